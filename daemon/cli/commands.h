@@ -1,0 +1,13 @@
+// The subcommands, in the order `scoped-lane --help` shows them: a word for each file cmd-WORD.c.
+#ifndef SL_CLI_COMMANDS_H
+#define SL_CLI_COMMANDS_H
+
+#include "cli/command.h"
+
+#define COMMANDS(X)
+
+#define COMMAND_DECLARE(name) extern const struct command command_##name;
+COMMANDS(COMMAND_DECLARE)
+#undef COMMAND_DECLARE
+
+#endif

@@ -1,0 +1,12 @@
+// scoped-lane, the command: hands over to the subcommand that argv[1] names.
+#include "base/say.h"
+#include "cli/commands.h"
+
+int main(int argc, char **argv)
+{
+#define COMMAND_ADDRESS(name) &command_##name,
+    static const struct command *const commands[] = {COMMANDS(COMMAND_ADDRESS) NULL};
+#undef COMMAND_ADDRESS
+    say_name("scoped-lane");
+    return command_main(commands, argc, argv);
+}
