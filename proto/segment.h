@@ -87,7 +87,7 @@ struct sl_segment {
     uint64_t regions;   // region ids given out
     uint32_t wakeups;   // 1 while the client can write to the daemon's eventfd
     uint32_t untracked; // tasks that escaped tracking, as the client was told
-    uint64_t zero1[9];
+    uint64_t zero1[10];
 
     // 640: calls of threads that have no ring (added to by several threads, with a locked instruction)
     uint64_t elsewhere_produced;
