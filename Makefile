@@ -1,87 +1,234 @@
-# scoped-lane: make, make demo, make check, make bench, make install PREFIX= DESTDIR=, make clean.
-# Settings first (config.mak may override them), rules below. V=1 shows the commands; SAN=asan or SAN=tsan builds a
-# second tree beside the first.
+# scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make deps, make bench,
+# make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
+# build further trees beside obj/release. Settings first (config.mak may set them too), rules below.
 -include config.mak
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CC      ?= cc
 CXX     ?= c++
-CFLAGS  ?= -O2 -g
 MPICC   ?= mpicc
+PYTHON  ?= python3
+CFLAGS  ?= -O2 -g
+SETARCH ?= setarch -R
+JOBS    ?= $(shell nproc)
+FUZZ_SECONDS ?= 10
 
 VERSION := 0.1.0
-variant := $(or $(SAN),release)
-O       := obj/$(variant)
-Q       := $(if $(V),,@)
 
-warnings   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
-san_asan   := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-san_tsan   := -fsanitize=thread -fno-omit-frame-pointer
-san_flags  := $(san_$(SAN))
-c_flags     = -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -DSL_VERSION='"$(VERSION)"' -MMD -MP
-packages   := libuv libmicrohttpd jansson libcurl smartcols zlib ncursesw
-daemon_pkg := $(shell pkg-config --cflags $(packages) 2>/dev/null) -I/usr/include/hdf5/serial
-daemon_libs = $(shell pkg-config --libs $(packages)) -L/usr/lib/x86_64-linux-gnu/hdf5/serial -lhdf5 -linih -lm -lpthread
+# What `make deps` sees to on Debian 12, and what pkg-config knows it by.
+debian := build-essential pkg-config libuv1-dev libhdf5-dev libmicrohttpd-dev libjansson-dev libcurl4-openssl-dev \
+	libncurses-dev libsmartcols-dev libinih-dev zlib1g-dev uthash-dev systemtap-sdt-dev libopenmpi-dev openmpi-bin \
+	python3-venv python3-dev libcriterion-dev valgrind clang libclang-rt-14-dev gfortran gdb strace tmux curl jq man-db
+packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf5-serial
+
+# Examples and their tallied twins that are MPI programs; the others are compiled with CC.
+mpi_programs := heat
+
+# What `make check` does, in this order; each is a target of its own.
+stages := unit scripts end asan tsan fuzz
+
+variant  := $(or $(SAN),release)
+O        := obj/$(variant)
+Q        := $(if $(V),,@)
+ifeq ($(SAN),fuzz)
+CC       := clang
+endif
+
+warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
+san_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+san_tsan := -fsanitize=thread -fno-omit-frame-pointer
+san_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+san_flags := $(san_$(SAN))
+c_flags   = -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -DSL_VERSION='"$(VERSION)"' -MMD -MP
+daemon_flags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
+daemon_libs  := $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
+client_libs   = -L$(O)/lib -lscoped_lane -Wl,-rpath,$(abspath $(O)/lib) -lpthread
 
 client_sources := $(wildcard client/*.c)
-daemon_sources := $(filter-out daemon/main.c,$(wildcard daemon/base/*.c daemon/core/*.c daemon/storage/*.c daemon/services/*.c))
-cli_sources    := $(wildcard daemon/cli/*.c)
-unit_sources   := $(wildcard tests/unit/*.c)
+client_map     := $(wildcard client/*.map)
+daemon_sources := $(wildcard daemon/base/*.c daemon/core/*.c daemon/storage/*.c daemon/services/*.c)
+cli_sources    := $(filter-out daemon/cli/main.c,$(wildcard daemon/cli/*.c))
 
-objects = $(patsubst %.c,$(O)/%.o,$(1))
+# programs(DIRECTORY[,BUILT IN]): what the .c files of a directory are built to.
+programs = $(patsubst %.c,$(O)/$(or $(2),$(1))/%,$(notdir $(wildcard $(1)/*.c)))
+objects  = $(patsubst %.c,$(O)/%.o,$(1))
+
+examples       := $(call programs,docs/examples,examples)
+tallied        := $(call programs,docs/examples,tests/tallied)
+unit_programs  := $(call programs,tests/unit)
+api_programs   := $(call programs,tests/api)
+bench_programs := $(call programs,tests/bench)
+tsan_programs  := $(call programs,tests/tsan)
+fuzz_programs  := $(call programs,tests/fuzz)
 
 all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/bin/scoped-laned $(O)/bin/scoped-lane
+examples: $(examples)
+programs: all $(examples) $(tallied) $(api_programs) $(bench_programs)
 
-$(O)/client/%.o: client/%.c
+# -- building --------------------------------------------------------------------------------------------------------
+
+# compile(FLAGS), link(LIBRARIES), program(COMPILER,FLAGS): one source straight to a program that uses the library.
+define compile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC    $<")
-	$(Q)$(CC) $(c_flags) -fPIC -fvisibility=hidden -I. -Iclient -c $< -o $@
-
-$(O)/daemon/%.o: daemon/%.c
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  CC    $<")
-	$(Q)$(CC) $(c_flags) -I. -Idaemon $(daemon_pkg) -c $< -o $@
-
-$(O)/tests/unit/%.o: tests/unit/%.c
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  CC    $<")
-	$(Q)$(CC) $(c_flags) -I. -Idaemon -Iclient $(daemon_pkg) -c $< -o $@
-
-$(O)/lib/libscoped_lane.so: $(call objects,$(client_sources))
+	$(Q)$(CC) $(c_flags) $(1) -c $< -o $@
+endef
+define link
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(CFLAGS) $(san_flags) -shared -Wl,-soname,libscoped_lane.so.0 -Wl,-z,nodelete $^ -o $@.0 -lpthread
+	$(Q)$(CC) $(CFLAGS) $(san_flags) $^ -o $@ $(1)
+endef
+define program
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC    $@")
+	$(Q)$(1) $(c_flags) -I. -Iclient $(2) $< -o $@ $(client_libs) -lm
+endef
+define archive
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $^
+endef
+
+$(O)/client/%.o: client/%.c
+	$(call compile,-fPIC -fvisibility=hidden -I. -Iclient)
+
+$(O)/daemon/%.o: daemon/%.c
+	$(call compile,-I. -Idaemon $(daemon_flags))
+
+$(O)/tests/%.o: tests/%.c
+	$(call compile,-I. -Idaemon -Iclient $(daemon_flags))
+
+$(O)/lib/libscoped_lane.so: $(call objects,$(client_sources)) $(client_map)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(CFLAGS) $(san_flags) -shared -Wl,-soname,libscoped_lane.so.0 -Wl,-z,nodelete \
+		$(addprefix -Wl$(comma)--version-script=,$(client_map)) $(filter %.o,$^) -o $@.0 -lpthread
 	$(Q)ln -sf libscoped_lane.so.0 $@
 
 $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
-	@mkdir -p $(@D)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(archive)
 
 $(O)/lib/libdaemon.a: $(call objects,$(daemon_sources))
-	@mkdir -p $(@D)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(archive)
+
+$(O)/lib/libcli.a: $(call objects,$(cli_sources))
+	$(archive)
 
 $(O)/bin/scoped-laned: $(O)/daemon/main.o $(O)/lib/libdaemon.a
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(CFLAGS) $(san_flags) $^ -o $@ $(daemon_libs)
+	$(call link,$(daemon_libs))
 
-$(O)/bin/scoped-lane: $(call objects,$(cli_sources)) $(O)/lib/libdaemon.a
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(CFLAGS) $(san_flags) $^ -o $@ $(daemon_libs)
+$(O)/bin/scoped-lane: $(O)/daemon/cli/main.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a
+	$(call link,$(daemon_libs))
 
-$(O)/tests/unit/%: $(O)/tests/unit/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
-	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(CFLAGS) $(san_flags) $^ -o $@ $(daemon_libs) -lcriterion
+$(O)/tests/unit/%: $(O)/tests/unit/%.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+	$(call link,$(daemon_libs) -lcriterion)
 
-unit: $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(unit_sources))
-	$(Q)for t in $^; do $$t || exit 1; done
+$(O)/tests/tsan/%: $(O)/tests/tsan/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+	$(call link,$(daemon_libs))
+
+$(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+	$(call link,-fsanitize=fuzzer $(daemon_libs))
+
+$(O)/tests/api/%: tests/api/%.c $(O)/lib/libscoped_lane.so
+	$(call program,$(CC))
+
+$(O)/tests/bench/%: tests/bench/%.c $(O)/lib/libscoped_lane.so
+	$(call program,$(CC))
+
+compiler = $(if $(filter $(mpi_programs),$*),$(MPICC),$(CC))
+$(O)/examples/%: docs/examples/%.c $(O)/lib/libscoped_lane.so
+	$(call program,$(compiler))
+
+# The same source again, with every call also counted by the program itself: what the tests compare with.
+$(O)/tests/tallied/%: docs/examples/%.c tests/tally.h $(O)/lib/libscoped_lane.so
+	$(call program,$(compiler),-include tests/tally.h)
+
+# -- demo, check, bench: what is missing is installed first; pkg-config has to be asked again after that ---------------
+
+demo check bench: deps
+	@$(MAKE) --no-print-directory -j$(JOBS) run-$@
+
+deps:
+	@.ci/deps '$(PYTHON)' tests/requirements.txt $(debian)
+
+run-demo: all examples
+	@SL_BUILD=$(O) docs/demo.sh
+
+run-check: programs $(unit_programs)
+	@failed=; passed=0; for stage in $(stages); do \
+		echo "== $$stage"; start=$$(date +%s); \
+		if $(MAKE) --no-print-directory $$stage; then result=ok; passed=$$((passed + 1)); else result=FAILED; failed="$$failed $$stage"; fi; \
+		summary="$$summary  $$stage: $$result, $$(($$(date +%s) - start)) s\n"; \
+	done; \
+	printf "== summary\n$$summary"; set -- $$failed; echo "check: $$passed passed, $$# failed"; [ $$# = 0 ]
+
+run-bench: all $(bench_programs)
+	@for b in $(bench_programs); do $(O)/bin/scoped-lane run -o $$b.h5 -- $$b || exit 1; done
+
+# each(WORD BEFORE,PROGRAMS,ARGUMENTS): run them one after another, stop at none, fail if one failed.
+each = $(Q)status=0; for t in $(2); do echo "$$t"; $(1) $$t $(3) || { status=1; echo "FAILED: $$t"; }; done; exit $$status
+
+unit: $(unit_programs)
+	$(call each,,$^)
+
+scripts: programs
+	$(call each,SL_BUILD=$(abspath $(O)) CC=$(CC) CXX=$(CXX),$(sort $(wildcard tests/*.sh)))
+
+end: programs
+	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(PYTEST)
+
+asan:
+	$(Q)$(MAKE) --no-print-directory SAN=asan unit
+
+tsan:
+	$(Q)$(MAKE) --no-print-directory SAN=tsan run-tsan
+
+fuzz:
+	$(Q)$(MAKE) --no-print-directory SAN=fuzz run-fuzz
+
+# ThreadSanitizer of GCC 12 needs its shadow addresses free, which randomised mappings of recent kernels are not.
+run-tsan: $(tsan_programs)
+	$(call each,$(SETARCH),$^)
+
+run-fuzz: $(fuzz_programs)
+	$(call each,mkdir -p $$t.corpus &&,$^,-max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$t- $$t.corpus \
+		$$(ls -d tests/fuzz/seeds/$$(basename $$t) 2>/dev/null))
+
+# -- install ---------------------------------------------------------------------------------------------------------
+
+comma      := ,
+root        = $(DESTDIR)$(PREFIX)
+wire_headers = $(filter proto/%,$(shell $(CC) -MM -I. client/scoped_lane.h))
+rewritten   = sed 's|\#include "proto/|\#include "scoped_lane/|'
+man_pages  := $(wildcard docs/man/*.[1-8])
+completion := $(wildcard docs/completion/*)
+units      := $(wildcard docs/systemd/*)
+installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
+	lib/pkgconfig/scoped-lane.pc include/scoped_lane.h $(wire_headers:proto/%=include/scoped_lane/%) \
+	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
+	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
+
+install: all
+	$(Q)install -d $(sort $(dir $(addprefix $(root)/,$(installed))))
+	$(Q)install -m 755 $(O)/bin/scoped-lane $(O)/bin/scoped-laned $(root)/bin
+	$(Q)install -m 644 $(O)/lib/libscoped_lane.so.0 $(O)/lib/libscoped_lane.a $(root)/lib
+	$(Q)ln -sf libscoped_lane.so.0 $(root)/lib/libscoped_lane.so
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/scoped-lane.pc.in >$(root)/lib/pkgconfig/scoped-lane.pc
+	$(Q)$(rewritten) client/scoped_lane.h >$(root)/include/scoped_lane.h
+	$(Q)for h in $(wire_headers:proto/%=%); do $(rewritten) proto/$$h >$(root)/include/scoped_lane/$$h || exit 1; done
+	$(Q)for m in $(man_pages); do install -m 644 $$m $(root)/share/man/man$${m##*.}/ || exit 1; done
+	$(Q)$(if $(completion),install -m 644 $(completion) $(root)/share/bash-completion/completions)
+	$(Q)$(if $(units),install -m 644 $(units) $(root)/lib/systemd/system)
+	$(if $(DESTDIR),,-$(Q)ldconfig 2>/dev/null)
+
+uninstall:
+	$(Q)rm -f $(addprefix $(root)/,$(installed))
+	$(Q)rmdir $(root)/include/scoped_lane 2>/dev/null || true
 
 clean:
 	rm -rf obj
 
-.PHONY: all unit clean
+.PHONY: all examples programs demo check bench deps run-demo run-check run-bench $(stages) run-tsan run-fuzz install uninstall clean
 .SECONDARY:
--include $(shell find obj -name '*.d' 2>/dev/null)
+.DELETE_ON_ERROR:
+-include $(shell find $(O) -name '*.d' 2>/dev/null)
