@@ -181,7 +181,7 @@ static bool continues(const unsigned char *text, size_t length, size_t at, unsig
     return at < length && text[at] >= low && text[at] <= high;
 }
 
-// Bytes of the well-formed sequence at `text` (Unicode 15, table 3-7: no overlong forms, no surrogates), 0 if there is none.
+// Bytes of the well-formed sequence at `text` (no overlong forms, no surrogates), 0 if there is none.
 static size_t sequence(const unsigned char *text, size_t length)
 {
     unsigned lead = text[0];
@@ -202,7 +202,8 @@ static size_t sequence(const unsigned char *text, size_t length)
 
 static void escape(struct json_writer *json, unsigned char byte)
 {
-    static const char named[][2] = {{'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\t', 't'}, {'\r', 'r'}, {'\b', 'b'}, {'\f', 'f'}};
+    static const char named[][2] = {{'"', '"'},  {'\\', '\\'}, {'\n', 'n'}, {'\t', 't'},
+                                    {'\r', 'r'}, {'\b', 'b'},  {'\f', 'f'}};
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         if (named[i][0] != (char)byte)
             continue;

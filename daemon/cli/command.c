@@ -136,12 +136,9 @@ static const char *argument_fault(const struct command_option *option, const cha
     double seconds;
     uint64_t size_bytes;
     switch (option->kind) {
-    case COMMAND_TEXT:
-        return *argument ? NULL : "it is empty";
-    case COMMAND_INTEGER:
-        return parse_integer(argument, &integer) ? NULL : "it is not a whole number";
-    case COMMAND_SECONDS:
-        return parse_seconds(argument, &seconds) ? NULL : "it is not a positive number of seconds";
+    case COMMAND_TEXT: return *argument ? NULL : "it is empty";
+    case COMMAND_INTEGER: return parse_integer(argument, &integer) ? NULL : "it is not a whole number";
+    case COMMAND_SECONDS: return parse_seconds(argument, &seconds) ? NULL : "it is not a positive number of seconds";
     case COMMAND_SIZE:
         return files_parse_size(argument, &size_bytes) == 0 ? NULL : "it is not a size such as 64K, 1M or 16G";
     }
@@ -152,8 +149,8 @@ static int take_option(struct command_line *line, const struct command_option *o
 {
     const char *fault = argument ? argument_fault(option, argument) : NULL;
     if (fault) {
-        say("%s: cannot take '%s' as %s of option --%s: %s", line->command->name, argument, option->argument,
-            option->name, fault);
+        say("%s: cannot take '%s' as %s of option --%s: %s", line->command->name, argument, option->argument, option->name,
+            fault);
         return COMMAND_MISUSED;
     }
     if (line->given_count == COMMAND_GIVEN_MAX) {
@@ -298,7 +295,8 @@ static void print_all(const struct command *const *commands, FILE *to)
                 "Knows what every lane of every rank is doing, now and afterwards.\n\nSubcommands:\n");
     for (; *commands; commands++)
         fprintf(to, "  %-10s  %s\n", (*commands)->name, (*commands)->summary);
-    fprintf(to, "\n`scoped-lane SUBCOMMAND --help` lists the options of one; `scoped-lane --version` prints the version.\n");
+    fprintf(to,
+            "\n`scoped-lane SUBCOMMAND --help` lists the options of one; `scoped-lane --version` prints the version.\n");
 }
 
 static const struct command *find(const struct command *const *commands, const char *name)

@@ -75,14 +75,14 @@ struct command_line {
 };
 
 // Options many subcommands share, for their lists.
-#define COMMAND_OPTION_RUNDIR                                                                                            \
+#define COMMAND_OPTION_RUNDIR \
     {.name = "rundir", .argument = "DIR", .help = "ask the daemon of this runtime directory only"}
 #define COMMAND_OPTION_OUTPUT(what) {.name = "output", .letter = 'o', .argument = "FILE", .help = what}
-#define COMMAND_OPTIONS_FORM                                                                                             \
-    {.name = "json", .help = "print the reply as JSON"},                                                                 \
+#define COMMAND_OPTIONS_FORM \
+    {.name = "json", .help = "print the reply as JSON"}, \
     {.name = "tsv", .help = "print tab-separated values, times in nanoseconds"}
-#define COMMAND_OPTION_WATCH                                                                                             \
-    {.name = "watch", .argument = "SECONDS", .argument_optional = true, .kind = COMMAND_SECONDS,                         \
+#define COMMAND_OPTION_WATCH \
+    {.name = "watch", .argument = "SECONDS", .argument_optional = true, .kind = COMMAND_SECONDS, \
      .help = "show it again every SECONDS (default 1) until interrupted"}
 #define COMMAND_OPTIONS_LISTING COMMAND_OPTIONS_FORM, COMMAND_OPTION_WATCH, COMMAND_OPTION_RUNDIR
 
