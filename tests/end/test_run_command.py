@@ -1,0 +1,55 @@
+"""scoped-lane run: a command runs as it would without, and leaves a run file."""
+
+import os
+import signal
+
+import pytest
+from conftest import wait_until
+from runfile import RunFile
+
+
+def test_run_passes_the_exit_status_on(place):
+    place.run(place.lane, "run", "--", "sh", "-c", "exit 3", status=3)
+
+
+def test_run_of_a_command_that_a_signal_ended_ends_as_a_shell_would(place):
+    place.run(place.lane, "run", "--", "sh", "-c", "kill -TERM $$", status=128 + signal.SIGTERM)
+
+
+def test_run_leaves_the_command_its_input_and_output(place):
+    (place.path / "in").write_text("hello\n")
+    with open(place.path / "in") as stdin:
+        run = place.start(place.lane, "run", "--", "cat", stdin=stdin).ends()
+    assert run.stdout_text == "hello\n"
+
+
+def test_run_without_a_name_makes_scoped_lane_h5_and_says_where(place):
+    run = place.run(place.lane, "run", place.api("pairs"), "-n", 12, "work")
+    assert RunFile(place.path / "scoped-lane.h5").calls("work", 0) == 12
+    assert "scoped-lane.h5" in run.stderr_text
+    assert run.stdout_text.split()[1:] == ["12", "1"]
+
+
+def test_run_replaces_the_file_of_an_earlier_run(place):
+    for calls in (3, 4):
+        place.run(place.lane, "run", "-o", "run.h5", "--", place.api("pairs"), "-n", calls, "work")
+        assert RunFile(place.path / "run.h5").calls("work", 0) == calls
+
+
+def test_run_uses_the_service_where_one_listens(service):
+    service.run(service.lane, "run", "-o", "run.h5", "--", service.api("pairs"), "-n", 5, "work")
+    assert RunFile(service.path / "run.h5").calls("work", 0) == 5
+    assert [row["pid"] for row in service.rows("processes")]
+    assert list(service.output.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_service_publishes_what_it_has_when_it_is_asked_to_end(service, number):
+    pairs = service.start(service.api("pairs"), "-n", 9, "-w", "work", stdin=-1)
+    wait_until(lambda: pairs.stdout_text.endswith("\n"), what="pairs has made its calls")
+    service.daemon.send_signal(number)
+    service.daemon.ends(0, deadline=30)
+    assert RunFile(service.run_file()).calls("work", 0) == 9
+    assert not os.path.exists(service.rundir / "query.sock")
+    pairs.stdin.close()
+    pairs.ends()

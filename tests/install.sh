@@ -1,0 +1,41 @@
+#!/bin/sh
+# make install: pkg-config alone builds C, C++ and static programs from what was installed; uninstall leaves nothing.
+set -eu
+cd "$(dirname "$0")/.."
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+prefix=/opt/scoped-lane root=$stage/opt/scoped-lane
+
+make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix
+for file in bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
+    include/scoped_lane.h lib/pkgconfig/scoped-lane.pc; do
+    [ -e "$root/$file" ] || { echo "install: no $file"; exit 1; }
+done
+readelf -d "$root/lib/libscoped_lane.so" | grep -q 'SONAME.*\[libscoped_lane.so.0\]' || { echo "install: soname"; exit 1; }
+! grep -rn '"proto/' "$root/include" || { echo "install: a header names the source tree"; exit 1; }
+
+cat >"$stage/x.c" <<'C'
+#include <scoped_lane.h>
+
+int main(void)
+{
+    SL_SCOPE("main");
+    sl_region_t region = sl_region("inner");
+    sl_enter(region);
+    sl_exit(region);
+    return sl_is_active();
+}
+C
+cp "$stage/x.c" "$stage/x.cpp"
+export PKG_CONFIG_SYSROOT_DIR="$stage" PKG_CONFIG_PATH="$root/lib/pkgconfig" LD_LIBRARY_PATH="$root/lib" SCOPED_LANE=off
+flags=$(pkg-config --cflags --libs scoped-lane)
+# shellcheck disable=SC2086 # words are wanted
+{
+    ${CC:-cc} -Wall -Werror "$stage/x.c" $flags -o "$stage/c" && "$stage/c"
+    ${CXX:-c++} -Wall -Werror "$stage/x.cpp" $flags -o "$stage/cpp" && "$stage/cpp"
+    ${CC:-cc} -static "$stage/x.c" $(pkg-config --static --cflags --libs scoped-lane) -o "$stage/static" && "$stage/static"
+}
+
+make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix
+left=$(find "$root" ! -type d)
+[ -z "$left" ] || { echo "uninstall leaves: $left"; exit 1; }
