@@ -29,12 +29,15 @@ C
 cp "$stage/x.c" "$stage/x.cpp"
 export PKG_CONFIG_SYSROOT_DIR="$stage" PKG_CONFIG_PATH="$root/lib/pkgconfig" LD_LIBRARY_PATH="$root/lib" SCOPED_LANE=off
 flags=$(pkg-config --cflags --libs scoped-lane)
+static=$(pkg-config --static --cflags --libs scoped-lane)
 # shellcheck disable=SC2086 # words are wanted
-{
-    ${CC:-cc} -Wall -Werror "$stage/x.c" $flags -o "$stage/c" && "$stage/c"
-    ${CXX:-c++} -Wall -Werror "$stage/x.cpp" $flags -o "$stage/cpp" && "$stage/cpp"
-    ${CC:-cc} -static "$stage/x.c" $(pkg-config --static --cflags --libs scoped-lane) -o "$stage/static" && "$stage/static"
+build() {  # COMPILER SOURCE FLAGS...
+    "$1" -Wall -Werror "$2" $3 -o "$stage/x"
+    "$stage/x"
 }
+build "${CC:-cc}" "$stage/x.c" "$flags"
+build "${CXX:-c++}" "$stage/x.cpp" "$flags"
+build "${CC:-cc}" "$stage/x.c" "-static $static"
 
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix
 left=$(find "$root" ! -type d)
