@@ -6,7 +6,7 @@ build=${SL_BUILD:-obj/release}
 lane=$build/bin/scoped-lane
 root=
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root  # mpirun asks for that
-ranks=4 steps=${STEPS:-2000}
+ranks=4 steps=${STEPS:-8000}
 
 say() {
     printf '\n$ %s\n' "$*"

@@ -33,10 +33,10 @@ def report_calls(text, region):
 
 
 def test_the_demo_leaves_a_file_whose_step_count_is_ranks_times_steps(place):
-    demo = place.run(ROOT / "docs" / "demo.sh", SL_BUILD=BUILD, STEPS=1000)
-    assert RunFile(place.path / "heat.h5").calls("step") == RANKS * 1000
+    demo = place.run(ROOT / "docs" / "demo.sh", SL_BUILD=BUILD, STEPS=6000)
+    assert RunFile(place.path / "heat.h5").calls("step") == RANKS * 6000
     report = place.command("report", "heat.h5")
-    assert report_calls(report, "step") == RANKS * 1000
+    assert report_calls(report, "step") == RANKS * 6000
     assert report in demo.stdout_text
 
 
