@@ -1,0 +1,169 @@
+// The socket to the daemon: it only adds speed. Registration is the creation of the segment, which the daemon also finds by
+// its name. Nothing here waits.
+//
+// Programs close descriptors they did not open, and their numbers come back as other files. So the socket is used only while
+// it is the file it was, and the eventfd is kept under two numbers that must still name one description before it is written to.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client/facts.h"
+#include "client/state.h"
+#include "proto/hello.h"
+
+#ifndef F_DUPFD_QUERY
+#define F_DUPFD_QUERY (1024 + 3)
+#endif
+#define KCMP_SAME_FILE  0
+#define RETRY_PERIOD_NS 1000000000
+
+static int connect_to(const char *place)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/" SL_REGISTER_SOCKET, place);
+    if (length < 0 || (size_t)length >= sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    return -error;
+}
+
+int attach_socket(void)
+{
+    const struct facts *facts = facts_get();
+    int result = -ENOENT;
+    client->socket_tried_ns = facts_clock_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < facts->place_count; i++) {
+        int fd = connect_to(facts->places[i]);
+        if (fd == -EAGAIN || fd == -EMFILE || fd == -ENFILE)
+            return 0;  // busy, or no descriptor to be had: it will find the segment by its name
+        if (fd < 0) {
+            if (result == -ENOENT)
+                result = fd;
+            continue;
+        }
+        client->socket = file_move_high(fd);
+        struct stat status;
+        fstat(client->socket, &status);
+        client->socket_device = status.st_dev;
+        client->socket_inode = status.st_ino;
+        return 0;
+    }
+    return result;
+}
+
+static bool socket_is_ours(void)
+{
+    struct stat status;
+    return client->socket >= 0 && fstat(client->socket, &status) == 0 && status.st_dev == client->socket_device &&
+           status.st_ino == client->socket_inode;
+}
+
+static void drop_socket(void)
+{
+    if (socket_is_ours())
+        close(client->socket);
+    client->socket = -1;
+}
+
+void attach_hello(void)
+{
+    struct stat status;
+    if (!socket_is_ours() || fstat(client->file, &status) != 0 || status.st_ino != client->inode)
+        return;
+    struct sl_hello hello = {.magic = SL_HELLO_MAGIC, .abi = SL_ABI_VERSION, .bytes = sizeof hello, .pid = client->segment->pid};
+    if (strlen(client->path) < sizeof hello.name)
+        memcpy(hello.name, client->path, strlen(client->path));
+    struct iovec bytes = {&hello, sizeof hello};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
+    control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(&control.header), &client->file, sizeof(int));
+    if (sendmsg(client->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        drop_socket();
+}
+
+static void take_eventfd(int fd)
+{
+    client->wake[0] = fd;
+    client->wake[1] = fcntl(fd, F_DUPFD_CLOEXEC, 700);
+    sl_store_release(&client->segment->wakeups, client->wake[1] >= 0);
+}
+
+// Reads a welcome when one is there. True while the socket is good.
+static bool read_welcome(void)
+{
+    struct sl_welcome welcome;
+    struct iovec bytes = {&welcome, sizeof welcome};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
+    ssize_t length = recvmsg(client->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length < 0)
+        return errno == EAGAIN || errno == EINTR;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(header), sizeof fd);
+        if (length == sizeof welcome && welcome.magic == SL_WELCOME_MAGIC && client->wake[0] < 0)
+            take_eventfd(fd);
+        else
+            close(fd);
+    }
+    return length > 0;
+}
+
+void attach_poll(void)
+{
+    if (client->socket >= 0) {
+        if (socket_is_ours() && read_welcome())
+            return;
+        drop_socket();
+    }
+    if (facts_clock_ns(CLOCK_MONOTONIC) - client->socket_tried_ns < RETRY_PERIOD_NS)
+        return;
+    if (attach_socket() == 0)
+        attach_hello();
+}
+
+static bool wake_is_whole(void)
+{
+    int same = fcntl(client->wake[0], F_DUPFD_QUERY, client->wake[1]);
+    if (same >= 0)
+        return same == 1;
+    if (errno != EINVAL)
+        return false;
+    pid_t self = (pid_t)client->segment->pid;
+    return syscall(SYS_kcmp, self, self, KCMP_SAME_FILE, client->wake[0], client->wake[1]) == 0;
+}
+
+void attach_wake(void)
+{
+    if (client->wake[1] < 0 || !sl_load_relaxed(&client->segment->sleeping))
+        return;
+    int saved = errno;
+    if (wake_is_whole()) {
+        static const uint64_t one = 1;
+        if (write(client->wake[0], &one, sizeof one) < 0)
+            errno = saved;
+    } else {
+        client->wake[0] = client->wake[1] = -1;
+        sl_store_release(&client->segment->wakeups, 0);
+    }
+    errno = saved;
+}

@@ -1,0 +1,464 @@
+// Lanes, the cold side: everything about a stack that the inline path in scoped_lane.h leaves out. No function here takes the
+// client's lock but lane_deepen.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/state.h"
+
+#define NESTED_LIMIT    64  // appends dropped as nested while head stands still, before the first is held to be abandoned
+#define MARKED_LIMIT    16  // entries that exits crossed and that stay
+#define CROSSED_REMOVED 2   // an entry crossed this often is removed
+
+void lane_use(struct producer *self, struct sl_lane *lane)
+{
+    bool inline_path = lane && lane != &self->rowless && self->hot.ring && !self->unannounced &&
+                       client->clock != SL_CLOCK_MONOTONIC;
+    self->lane = lane;
+    self->hot.lane = inline_path ? lane : NULL;
+}
+
+// ---- appends
+
+// Counts a call that cannot be stored.
+static void count_lost(struct producer *self, enum sl_loss reason)
+{
+    struct sl_ring *ring = self->hot.ring;
+    if (ring) {
+        sl_bump(&ring->produced);
+        sl_bump(&ring->lost[reason]);
+    } else {
+        sl_fetch_add(&client->segment->elsewhere_produced, 1);
+        sl_fetch_add(&client->segment->elsewhere_lost[reason], 1);
+    }
+}
+
+bool lane_append(struct producer *self, const struct sl_record *record)
+{
+    struct sl_ring *ring = self->hot.ring;
+    bool call = sl_record_is_call(record);
+    if (!ring || self->unannounced || self->lane == &self->rowless) {
+        if (call)
+            count_lost(self, ring && self->lane == &self->rowless ? SL_LOST_NO_ROW : SL_LOST_NO_RING);
+        return false;
+    }
+    if (call) {
+        uint64_t before = sl_load_relaxed(&ring->head);
+        sl_append_(&self->hot, record->word[0], record->word[1], record->word[2], record->word[3]);
+        return sl_load_relaxed(&ring->head) != before;
+    }
+    // Not a call: outside the ledger, so `produced` stays and `others` rises once head has moved.
+    uint64_t frame = sl_frame_();
+    if (sl_load_relaxed(&self->hot.busy) && !sl_busy_(frame))
+        return false;
+    sl_store_relaxed(&self->hot.busy, frame);
+    sl_compiler_barrier();
+    uint64_t head = sl_load_relaxed(&ring->head), tail = sl_load_acquire(&ring->tail);
+    bool fits = head - tail <= self->hot.mask;
+    if (fits) {
+        self->hot.records[head & self->hot.mask] = *record;
+        if (sl_move(&ring->head, head, head + 1))
+            sl_bump(&ring->others);
+    }
+    sl_compiler_barrier();
+    sl_store_relaxed(&self->hot.busy, 0);
+    return fits;
+}
+
+// Makes the counters agree again: produced = calls in the ring since ever + lost.
+static void square(struct sl_ring *ring)
+{
+    uint64_t lost = 0;
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        lost += ring->lost[reason];
+    int64_t open = (int64_t)(ring->produced - (ring->head - ring->others) - lost);
+    if (open > 0)
+        ring->lost[SL_LOST_IN_SIGNAL] += (uint64_t)open;
+    else
+        ring->others += (uint64_t)-open;
+}
+
+// The append in progress will not come back, or not before this one: its slot is void, and a SKIP behind it says so, which it
+// cannot overwrite should it come back after all.
+static bool take_over(struct producer *self)
+{
+    static const uint64_t all = ~UINT64_C(0);
+    struct sl_ring *ring = self->hot.ring;
+    uint64_t mask;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof all);
+    uint64_t head = ring->head, tail = sl_load_acquire(&ring->tail);
+    bool fits = head - tail + 2 <= self->hot.mask + 1;
+    if (fits) {
+        square(ring);
+        self->hot.records[(head + 1) & self->hot.mask] = (struct sl_record){{0, sl_record_word1(SL_SKIP, 1), 0, 0}};
+        sl_store_release(&ring->head, head + 2);
+        ring->others += 2;
+        self->hot.busy = 0;
+    }
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+    return fits;
+}
+
+SL_PUBLIC int sl_busy_(uint64_t frame)
+{
+    struct producer *self = producer_self();
+    int saved = errno;
+    uint64_t busy = sl_load_relaxed(&self->hot.busy);
+    stack_t alternate;
+    bool nested = frame < busy;  // deeper: a handler runs on top of the append
+    if (sigaltstack(NULL, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK))
+        nested = nested || busy - (uint64_t)(uintptr_t)alternate.ss_sp >= alternate.ss_size;
+    errno = saved;
+    uint64_t head = sl_load_relaxed(&self->hot.ring->head);
+    if (self->dropped_head != head) {
+        self->dropped_head = head;
+        self->hot.dropped_in_a_row = 0;
+    }
+    if (nested && self->hot.dropped_in_a_row++ < NESTED_LIMIT) {
+        count_lost(self, SL_LOST_IN_SIGNAL);
+        return 0;
+    }
+    if (!take_over(self)) {
+        count_lost(self, SL_LOST_RING_FULL);
+        return 0;
+    }
+    errno = saved;
+    return 1;
+}
+
+SL_PUBLIC int sl_room_(uint64_t head)
+{
+    struct producer *self = producer_self();
+    struct sl_ring *ring = self->hot.ring;
+    uint64_t records = self->hot.mask + 1, tail = sl_load_acquire(&ring->tail);  // pairs with the daemon's release
+    uint64_t used = head - tail;
+    if (used >= records / 2)
+        attach_wake();
+    if (used >= records) {
+        sl_bump(&ring->lost[SL_LOST_RING_FULL]);
+        self->hot.limit = head;
+        return 0;
+    }
+    uint64_t look = used < records / 2 ? tail + records / 2 : head + records / 8;
+    self->hot.limit = look < tail + records ? look : tail + records;
+    if (self->hot.limit <= head)
+        self->hot.limit = head + 1;
+    return 1;
+}
+
+// ---- calls
+
+static struct sl_record call_record(const struct sl_lane *lane, const struct sl_entry *entry, const struct sl_entry *below,
+                                    unsigned kind, uint64_t now)
+{
+    uint64_t start = entry->start, duration = now - start, waited = lane->suspended - entry->suspended, field = 0;
+    if (now < start && kind == SL_CALL) {  // the counter ran back: suspend or migration
+        kind = SL_CALL_BACK;
+        duration = now;
+    } else if (now < start) {
+        duration = 0;
+    } else {
+        if (duration > SL_DURATION_LIMIT) {
+            duration = SL_DURATION_LIMIT;
+            kind = kind == SL_CALL ? SL_CALL_LONG : kind;
+        }
+        if (waited > duration)
+            waited = duration;
+        field = duration >= SL_DURATION_LONG ? waited >> SL_AWAIT_SHIFT : waited;
+    }
+    uint32_t region = SL_ENTRY_REGION(entry->region);
+    return (struct sl_record){{start, sl_record_word1(kind, duration & SL_DURATION_LIMIT), sl_record_word2(region, field),
+                               sl_record_word3(region, SL_ENTRY_REGION(below->region), lane->task)}};
+}
+
+static const struct sl_entry *below(struct sl_lane *lane, uint32_t i)
+{
+    return i ? lane_entry(lane, i - 1) : &lane->bottom;
+}
+
+static void fill(struct sl_lane *lane, struct sl_entry *entry, uint32_t region, uint64_t frame, uint64_t now)
+{
+    sl_store_relaxed(&entry->region, region);
+    sl_store_relaxed(&entry->frame, (uint32_t)frame);
+    sl_store_relaxed(&entry->suspended, lane->suspended);
+    sl_store_relaxed(&lane->since, now);
+    sl_store_release(&entry->start, now);
+}
+
+// Cuts the stack to `depth`, keeping the invariant: no start above depth.
+static void cut(struct sl_lane *lane, uint32_t depth)
+{
+    uint32_t present = sl_load_relaxed(&lane->depth), capacity = lane_capacity(lane);
+    for (uint32_t i = present < capacity ? present : capacity; i-- > depth;)
+        sl_store_release(&lane_entry(lane, i)->start, 0);
+    sl_store_release(&lane->depth, depth);
+}
+
+// Closes the gap at `hole`: entries from `from` on move down to it.
+static void move_down(struct sl_lane *lane, uint32_t hole, uint32_t from)
+{
+    uint32_t depth = sl_load_relaxed(&lane->depth);
+    for (uint32_t i = from; i < depth; i++, hole++) {
+        struct sl_entry *to = lane_entry(lane, hole);
+        const struct sl_entry *entry = lane_entry(lane, i);
+        uint64_t start = entry->start;
+        sl_store_release(&to->start, 0);
+        to->suspended = entry->suspended;
+        to->region = entry->region;
+        to->frame = entry->frame;
+        sl_store_release(&to->start, start);
+    }
+    cut(lane, hole);
+}
+
+static void abandon(struct producer *self, struct sl_lane *lane, uint32_t i)
+{
+    if (self->hot.ring)
+        sl_bump(&self->hot.ring->abandoned);
+    move_down(lane, i, i + 1);
+}
+
+static bool deeper_than(const struct sl_entry *entry, uint64_t frame)
+{
+    return (int32_t)(entry->frame - (uint32_t)frame) < 0;
+}
+
+// A full stack: removes what a longjmp has left. True when something went, so also what lay above the block's end.
+static bool clean(struct producer *self, struct sl_lane *lane, uint64_t frame)
+{
+    uint32_t capacity = lane_capacity(lane), depth = sl_load_relaxed(&lane->depth), removed = 0;
+    if (depth > capacity)
+        cut(lane, capacity);
+    for (uint32_t i = capacity; i-- > 0;) {
+        const struct sl_entry *entry = lane_entry(lane, i);
+        if (!entry->start || SL_ENTRY_MARKS(entry->region) || deeper_than(entry, frame)) {
+            abandon(self, lane, i);
+            removed++;
+        }
+    }
+    if (!removed)
+        sl_store_release(&lane->depth, depth);
+    return removed > 0;
+}
+
+static bool deepen(struct sl_lane *lane)
+{
+    struct guard guard;
+    client_lock(&guard);
+    uint64_t block = lane->overflow ? lane->overflow : blocks_take(&client->stacks, SL_EXTENT_STACKS, SL_OVERFLOW_BYTES);
+    if (block && !lane->overflow) {
+        memset(AT(block), 0, SL_OVERFLOW_BYTES);
+        sl_store_release(&lane->overflow, block);
+    }
+    client_unlock(&guard);
+    return block != 0;
+}
+
+static void enter(struct producer *self, uint32_t region, uint64_t frame)
+{
+    struct sl_lane *lane = self->lane;
+    uint32_t depth = sl_load_relaxed(&lane->depth);
+    if (depth >= lane->entries && !lane->overflow)
+        deepen(lane);
+    if (depth >= lane_capacity(lane)) {
+        if (clean(self, lane, frame))
+            depth = sl_load_relaxed(&lane->depth);
+        if (depth >= lane_capacity(lane)) {
+            sl_store_release(&lane->depth, depth + 1);  // too deep: its exit counts it
+            return;
+        }
+    }
+    sl_store_release(&lane->depth, depth + 1);
+    fill(lane, lane_entry(lane, depth), region, frame, client_ticks());
+}
+
+// The thread's state, ready to be worked on; NULL where there is nothing to do.
+static struct producer *ready(void)
+{
+    struct producer *self = thread_producer();
+    if (self && self->unannounced)
+        thread_announce(self);
+    return self;
+}
+
+SL_PUBLIC void sl_enter_cold_(sl_region_t region)
+{
+    uint64_t frame = sl_frame_();
+    if (!region)
+        return;
+    struct producer *self = ready();
+    if (self && self->lane && self->lane != &self->rowless)
+        enter(self, region, frame);
+}
+
+static void count_unmatched(struct producer *self, uint32_t region, uint64_t now)
+{
+    struct sl_record record = {{now, sl_record_word1(SL_UNMATCHED, 0), sl_record_word2(region, 0),
+                                sl_record_word3(region, 0, self->lane->task)}};
+    if (self->hot.ring)
+        sl_bump(&self->hot.ring->unmatched);
+    lane_append(self, &record);
+}
+
+// After the call at `i` was closed although others lie above it: those are marked; what was crossed twice, and the oldest
+// marked ones beyond the limit, are removed.
+static void remove_crossed(struct producer *self, struct sl_lane *lane, uint32_t i)
+{
+    move_down(lane, i, i + 1);
+    uint32_t marked = 0;
+    for (uint32_t j = sl_load_relaxed(&lane->depth); j-- > 0;) {
+        struct sl_entry *entry = lane_entry(lane, j);
+        if (j >= i)
+            entry->region += SL_ENTRY_MARK_ONE;
+        uint32_t marks = SL_ENTRY_MARKS(entry->region);
+        if (marks >= CROSSED_REMOVED || (marks && ++marked > MARKED_LIMIT))
+            abandon(self, lane, j);
+    }
+}
+
+// What lies above entry i: open calls, and slots that an interrupted enter is still going to fill.
+struct above {
+    uint32_t open, pending;
+};
+
+static struct above look_above(struct sl_lane *lane, uint32_t i, uint64_t frame)
+{
+    struct above above = {0, 0};
+    for (uint32_t j = i + 1, depth = sl_load_relaxed(&lane->depth); j < depth; j++) {
+        const struct sl_entry *entry = lane_entry(lane, j);
+        if (entry->start)
+            above.open++;
+        else if (!deeper_than(entry, frame))  // a deeper frame is gone: a longjmp left the slot behind
+            above.pending++;
+    }
+    return above;
+}
+
+static void close_at(struct producer *self, struct sl_lane *lane, uint32_t i, uint64_t now, uint64_t frame)
+{
+    struct sl_entry *entry = lane_entry(lane, i);
+    struct above above = look_above(lane, i, frame);
+    struct sl_record record = call_record(lane, entry, below(lane, i), above.open ? SL_CALL_CROSSING : SL_CALL, now);
+    lane_append(self, &record);
+    if (above.open && self->hot.ring)
+        sl_bump(&self->hot.ring->crossing);
+    sl_store_relaxed(&lane->since, now);
+    if (above.pending)
+        sl_store_release(&entry->start, 0);  // nothing may move now; the hole goes when what lies above has gone
+    else if (above.open)
+        remove_crossed(self, lane, i);
+    else
+        cut(lane, i);
+}
+
+static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t frame)
+{
+    struct sl_lane *lane = self->lane;
+    uint32_t depth = sl_load_relaxed(&lane->depth), capacity = lane_capacity(lane);
+    if (depth > capacity) {
+        count_lost(self, SL_LOST_TOO_DEEP);
+        sl_store_release(&lane->depth, depth - 1);
+        return;
+    }
+    for (uint32_t i = depth; i-- > 0;) {
+        const struct sl_entry *entry = lane_entry(lane, i);
+        if (entry->start && SL_ENTRY_REGION(entry->region) == region) {
+            close_at(self, lane, i, now, frame);
+            return;
+        }
+    }
+    count_unmatched(self, region, now);
+}
+
+// A lane without entries of its own: each exit is a call that is not there.
+static bool is_only_counted(struct producer *self)
+{
+    if (self->lane && self->lane != &self->rowless)
+        return false;
+    count_lost(self, self->hot.ring ? SL_LOST_NO_ROW : SL_LOST_NO_RING);
+    return true;
+}
+
+SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now)
+{
+    uint64_t frame = sl_frame_();
+    if (!region)
+        return;
+    struct producer *self = ready();
+    if (self && !is_only_counted(self))
+        leave(self, region, now ? now : client_ticks(), frame);
+}
+
+SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now)
+{
+    uint64_t frame = sl_frame_();
+    if (!region)
+        return;
+    struct producer *self = ready();
+    if (!self || is_only_counted(self))
+        return;
+    struct sl_lane *lane = self->lane;
+    uint32_t depth = sl_load_relaxed(&lane->depth);
+    if (!now)
+        now = client_ticks();
+    if (depth == 0) {
+        count_unmatched(self, region, now);
+        enter(self, region, frame);
+    } else if (depth > lane_capacity(lane)) {
+        count_lost(self, SL_LOST_TOO_DEEP);
+    } else {
+        struct sl_entry *entry = lane_entry(lane, depth - 1);
+        if (entry->start) {
+            struct sl_record record = call_record(lane, entry, below(lane, depth - 1), SL_CALL, now);
+            lane_append(self, &record);
+        }
+        sl_store_release(&entry->start, 0);
+        fill(lane, entry, region, frame, now);
+    }
+}
+
+void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
+{
+    uint32_t depth = sl_load_relaxed(&lane->depth), capacity = lane_capacity(lane);
+    for (uint32_t i = depth < capacity ? depth : capacity; i-- > 0;) {
+        const struct sl_entry *entry = lane_entry(lane, i);
+        if (!entry->start)
+            continue;
+        struct sl_record record = call_record(lane, entry, below(lane, i), SL_ENDED_OPEN, now);
+        lane_append(self, &record);
+    }
+    cut(lane, 0);
+}
+
+void lane_shrink(struct sl_lane *lane)
+{
+    if (lane->overflow)
+        blocks_give(&client->stacks, lane->overflow);
+    lane->overflow = 0;
+}
+
+// The mark of a lane: its depth, and whose it is.
+SL_PUBLIC sl_mark_t sl_mark(void)
+{
+    struct producer *self = producer_self();
+    if (!self || !self->lane)
+        return 0;
+    return (uint64_t)self->lane->task << 32 | sl_load_relaxed(&self->lane->depth);
+}
+
+SL_PUBLIC void sl_unwind(sl_mark_t mark)
+{
+    struct producer *self = producer_self();
+    uint32_t depth = (uint32_t)mark;
+    if (!self || !self->lane || self->lane->task != (uint32_t)(mark >> 32))
+        return;
+    struct sl_lane *lane = self->lane;
+    uint32_t present = sl_load_relaxed(&lane->depth);
+    if (depth >= present)
+        return;
+    if (self->hot.ring)
+        sl_store_relaxed(&self->hot.ring->abandoned, self->hot.ring->abandoned + (present - depth));
+    cut(lane, depth);
+}

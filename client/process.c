@@ -1,0 +1,152 @@
+// The process: its one lock, its start, its end.
+//
+// The lock is for cold paths only (a new thread, region, extent) and lies in private memory: who dies with it held takes the
+// whole process along, and a fork child finds it free. Signals are blocked while it is held, so a handler never meets
+// its own thread's lock; cancellation is off, so a thread is never unwound with it.
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/facts.h"
+#include "client/state.h"
+
+struct client *client;
+struct producer client_idle;
+SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_ = &client_idle.hot;
+
+static bool has_recorded;  // in ordinary memory: a fork child whose `client` is zeroed knows by it what it is
+
+static void set_mask(int how, const uint64_t *set, uint64_t *old)
+{
+    syscall(SYS_rt_sigprocmask, how, set, old, sizeof *set);
+}
+
+// The struct itself is made without the lock; two threads may race, one page is lost then.
+bool client_begin(void)
+{
+    struct client *present = sl_load_acquire(&client);
+    if (present)
+        return true;
+    struct client *made = memory_wiped((sizeof *made + 4095) & ~(size_t)4095);
+    if (!made)
+        return false;
+    __atomic_compare_exchange_n(&client, &present, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return true;
+}
+
+void client_lock(struct guard *guard)
+{
+    static const uint64_t all = ~UINT64_C(0);
+    guard->saved_errno = errno;
+    set_mask(SIG_SETMASK, &all, &guard->mask);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancel_state);
+    uint32_t expected = 0;
+    for (int tries = 0; !__atomic_compare_exchange_n(&client->lock, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED); tries++) {
+        expected = 0;
+        if (tries >= 64)
+            sched_yield();
+    }
+}
+
+void client_unlock(struct guard *guard)
+{
+    sl_store_release(&client->lock, 0);
+    pthread_setcancelstate(guard->cancel_state, NULL);
+    set_mask(SIG_SETMASK, &guard->mask, NULL);
+    errno = guard->saved_errno;
+}
+
+uint64_t client_ticks(void)
+{
+    return client->clock == SL_CLOCK_MONOTONIC ? (uint64_t)facts_clock_ns(CLOCK_MONOTONIC) : sl_ticks_();
+}
+
+static bool off(int error)
+{
+    client->phase = CLIENT_OFF;
+    client->off_errno = error;
+    sl_store_relaxed(&client_idle.hot.off, 1);
+    return false;
+}
+
+static void tell_facts(void)
+{
+    const struct facts *facts = facts_get();
+    strings_add(SL_STRING_META, SL_META_PROGRAM, facts->program, "", -1);
+    strings_add(SL_STRING_META, SL_META_DIRECTORY, facts->directory, "", -1);
+}
+
+bool client_start(void)
+{
+    if (client->phase != CLIENT_NEW)
+        return client->phase == CLIENT_RECORDING;
+    struct facts *facts = facts_get();
+    bool forked = has_recorded;
+    client->file = client->socket = client->wake[0] = client->wake[1] = -1;
+    if (facts->off)
+        return off(EPERM);
+    if (forked && !facts->follow)
+        return off(ECHILD);
+    if (forked)
+        facts->fork_depth++;
+    if (forked)
+        facts->run_key[0] = 0;  // the daemon finds the parent's run; a launcher's variables were the parent's
+    client->clock = facts_clock_kind();
+    int result = attach_socket();
+    if (result == 0)
+        result = segment_create();
+    if (result < 0)
+        return off(-result);
+    if (!client->key_made && pthread_key_create(&client->key, thread_ended) == 0)
+        client->key_made = 1;
+    tell_facts();
+    regions_publish_all();
+    has_recorded = true;
+    client->phase = CLIENT_RECORDING;
+    sl_store_release(&client->segment->magic, SL_MAGIC);  // last: from here on a daemon may adopt it
+    attach_hello();
+    return true;
+}
+
+SL_PUBLIC int sl_is_active(void)
+{
+    return client && client->phase == CLIENT_RECORDING;
+}
+
+SL_PUBLIC int sl_attach(void)
+{
+    struct guard guard;
+    if (!client_begin())
+        return -ENOMEM;
+    client_lock(&guard);
+    if (client->phase == CLIENT_OFF && client->off_errno != EPERM) {
+        client->phase = CLIENT_NEW;
+        sl_store_relaxed(&client_idle.hot.off, 0);
+    }
+    bool recording = client_start();
+    int result = recording ? 0 : -client->off_errno;
+    client_unlock(&guard);
+    return result;
+}
+
+SL_PUBLIC void sl_rank(int64_t rank)
+{
+    struct guard guard;
+    if (!client_begin())
+        return;
+    client_lock(&guard);
+    facts_get()->rank = rank;
+    if (client_start())
+        sl_store_relaxed(&client->segment->rank, rank);
+    client_unlock(&guard);
+}
+
+__attribute__((destructor)) static void goodbye(void)
+{
+    if (client && client->phase == CLIENT_RECORDING)
+        sl_store_release(&client->segment->goodbye, 1);
+}

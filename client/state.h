@@ -1,0 +1,168 @@
+// What the client keeps in private memory. Both structs lie in pages that a fork child finds zeroed (MADV_WIPEONFORK): the
+// child sees a NULL lane on its next call, takes the cold path and finds out there, at no cost to the hot path. What must
+// outlive a fork (the table of regions, the facts read from the environment) lies in ordinary memory of its own file.
+//
+// The process's state:   NEW ──no daemon, off, setuid──> OFF ──sl_attach──> NEW
+//                         └──segment made──> RECORDING
+#ifndef SL_CLIENT_STATE_H
+#define SL_CLIENT_STATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "client/scoped_lane.h"
+#include "proto/segment.h"
+
+enum client_phase { CLIENT_NEW = 0, CLIENT_OFF = 1, CLIENT_RECORDING = 2 };
+
+// One thread's private page.
+struct producer {
+    struct sl_producer hot;     // first: sl_self_ points here
+    struct sl_lane *lane;       // the present lane, also where hot.lane is NULL; NULL itself when there is none
+    struct sl_thread_row *row;  // NULL when there was no memory for one
+    uint32_t tid;               // 0: this page is free, or a fork wiped it
+    uint32_t index;             // of the thread
+    uint32_t slot;              // number of its slot, SL_RING_FREE none
+    uint32_t unannounced;       // 1: the THREAD record of this owner did not fit yet
+    uint64_t task;              // handle of the current task, 0 none
+    uint64_t dropped_head;      // head when the latest nested append was dropped
+    struct producer *next_free;
+    uint64_t free_tasks[16];  // offsets of rows this thread may take without the lock
+    uint32_t free_task_count;
+    struct sl_lane rowless;  // stands in for the lane of a task that got no row
+};
+
+// Rows of one kind: carved from extents that double, then reused once the daemon has them.
+struct pool {
+    uint32_t extents;
+    uint64_t offset[24];
+    uint32_t count[24];
+    uint32_t carved;                 // rows taken from the last extent
+    uint32_t hand_extent, hand_row;  // where to look next for a spooled row
+    uint32_t total;
+};
+
+// Blocks of one size, linked through their first word when free.
+struct blocks {
+    uint64_t next, end;  // the rest of the last extent
+    uint64_t free;
+    uint64_t extent_bytes;
+};
+
+// The process.
+struct client {
+    uint32_t phase;
+    uint32_t lock;
+    int32_t off_errno;
+    uint32_t clock;  // enum sl_clock_kind
+    struct sl_segment *segment;
+    uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end
+    uint64_t size;            // bytes allocated
+    struct sl_extent *table;  // the present table of extents
+    uint32_t table_used, table_room;
+    char path[256];  // of the segment's file
+    dev_t device;
+    ino_t inode;
+    int file;     // descriptor kept open, verified before use; -1 none
+    int socket;   // to the daemon, -1 none
+    dev_t socket_device;
+    ino_t socket_inode;
+    int wake[2];  // the daemon's eventfd under two numbers, -1 none
+    int64_t socket_tried_ns;
+    uint32_t slot_count, slot_room;
+    uint64_t *slot_offsets;  // by number
+    uint32_t *free_slots;    // a stack of numbers
+    uint32_t free_slot_count;
+    uint64_t strings_next, strings_end;
+    struct pool threads, tasks;
+    struct blocks names, stacks;
+    struct producer *free_producers;
+    pthread_key_t key;
+    uint32_t key_made;
+};
+
+#define AT(offset) ((void *)((char *)client->segment + (offset)))
+#define OFFSET_OF(pointer) ((uint64_t)((char *)(pointer) - (char *)client->segment))
+
+extern struct client *client;        // set once, never unset
+extern struct producer client_idle;   // where sl_self_ points until a thread is registered, and while recording is off
+
+// The calling thread's page; NULL when it is not registered (yet, any more, or in this fork child).
+static inline struct producer *producer_self(void)
+{
+    struct producer *self = (struct producer *)(void *)sl_self_;
+    return self->tid ? self : NULL;
+}
+
+static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
+{
+    if (i < lane->entries)
+        return sl_lane_stack(lane) + i;
+    return (struct sl_entry *)AT(lane->overflow) + (i - lane->entries);
+}
+
+static inline uint32_t lane_capacity(const struct sl_lane *lane)
+{
+    return lane->entries + (lane->overflow ? SL_OVERFLOW_ENTRIES : 0);
+}
+
+// ---- process.c
+struct guard {
+    uint64_t mask;
+    int cancel_state;
+    int saved_errno;
+};
+bool client_begin(void);                 // the struct is there
+void client_lock(struct guard *guard);   // signals blocked, cancellation off, errno kept
+void client_unlock(struct guard *guard);
+bool client_start(void);                 // under the lock: NEW -> RECORDING or OFF; true when recording
+uint64_t client_ticks(void);
+
+// ---- memory.c: private memory, straight from the kernel, never given back
+void *memory_wiped(size_t size);    // zero; a fork child finds it zero again. NULL when there is none
+void *memory_private(size_t size);  // zero; outlives a fork. Under the lock
+
+// ---- grow.c: the segment's file; under the lock
+int segment_create(void);  // 0 or -errno
+uint64_t segment_extend(enum sl_extent_kind kind, uint32_t first, uint32_t count, uint64_t size);  // offset, 0: full
+uint64_t segment_ring_bytes(void);  // for the next slot
+int file_move_high(int fd);  // to a number where programs that close or count on the low ones are not disturbed
+
+// ---- pool.c: rows and blocks of the segment; under the lock
+void *pool_take(struct pool *pool, enum sl_extent_kind kind, uint32_t row_bytes, uint32_t limit);  // FREE, or NULL
+uint64_t blocks_take(struct blocks *blocks, enum sl_extent_kind kind, uint32_t block_bytes);       // offset, 0: none
+void blocks_give(struct blocks *blocks, uint64_t block);
+
+// ---- attach.c
+int attach_socket(void);  // under the lock: connected, or the daemon is busy: 0; no daemon: -errno
+void attach_hello(void);  // under the lock: sends the segment, never waits
+void attach_poll(void);   // under the lock: reads the welcome when it is there, tries again when the socket is gone
+void attach_wake(void);   // the daemon sleeps and a ring is half full
+
+// ---- regions.c: under the lock, but for the two that take it
+uint32_t region_intern(const char *name, const char *file, int line);
+uint32_t word_intern(const char *word);  // task kinds; 0 when there are too many
+void regions_publish_all(void);          // copies the tables into a new segment
+bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const char *file, int line);
+
+// ---- names.c: texts of rows; under the lock where a name is, or may become, longer than SL_NAME_INLINE
+void name_store(struct sl_name *name, const char *text);
+void name_drop(struct sl_name *name);
+bool name_is_short(const char *text);
+
+// ---- thread.c
+struct producer *thread_producer(void);  // the calling thread's, registered if need be; NULL while off
+void thread_announce(struct producer *self);
+void thread_ended(void *page);           // destructor of the thread's key
+
+// ---- lane.c
+void lane_use(struct producer *self, struct sl_lane *lane);  // makes it the present lane
+bool lane_append(struct producer *self, const struct sl_record *record);
+void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now);  // what is open: ENDED_OPEN, then empty
+void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes back; under the lock
+
+// ---- task.c
+void task_thread_ended(struct producer *self, uint64_t now);  // steps in progress end, cached rows go back
+
+#endif

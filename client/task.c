@@ -1,0 +1,296 @@
+// Tasks: rows that threads carry through steps. Steps may be made by any thread, one thread at a time; that is the program's
+// own order (a coroutine cannot run twice at once), so a row needs no lock. What does not fit the row's state (a step out of
+// a task that is not the current one, a step into one that is being stepped) is counted and ignored.
+//
+// A handle names the row and the index it had:   generation (6 bits) · offset / 64 (26) · index (32)
+// where they disagree, the row has been recycled and the call does nothing. The generation is that of the segment: handles from
+// before a fork mean nothing in the child. A task that got no row has all ones for an offset: its steps only switch
+// the lane off, its calls count as "no row".
+#include <string.h>
+
+#include "client/facts.h"
+#include "client/state.h"
+
+#define NO_ROW    0x3ffffffu
+#define PAUSED    0x80000000u  // in sl_lane.stepping: the step is interrupted by a nested one
+#define UNIT_BITS 6
+
+static sl_task_t handle_of(uint64_t offset_units, uint32_t index)
+{
+    return (uint64_t)(facts_get()->fork_depth & 63) << 58 | offset_units << 32 | index;
+}
+
+static uint64_t units_of(sl_task_t task)
+{
+    return task >> 32 & NO_ROW;
+}
+
+static bool is_rowless(sl_task_t task)
+{
+    return units_of(task) == NO_ROW;
+}
+
+// The row, when the handle still means it.
+static struct sl_task_row *row_of(sl_task_t task)
+{
+    uint64_t offset = units_of(task) << UNIT_BITS;
+    if (task >> 58 != (facts_get()->fork_depth & 63) || offset + sizeof(struct sl_task_row) > client->size)
+        return NULL;
+    struct sl_task_row *row = AT(offset);
+    return row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
+}
+
+static void count_refused(struct producer *self)
+{
+    if (self->hot.ring)
+        sl_bump(&self->hot.ring->steps_refused);
+}
+
+// The row for an operation by the calling thread; NULL with the reason counted.
+static struct sl_task_row *row_for(struct producer *self, sl_task_t task)
+{
+    struct sl_task_row *row = row_of(task);
+    if (!row && self->hot.ring)
+        sl_bump(&self->hot.ring->stale_tasks);
+    return row;
+}
+
+// ---- steps: scope_profiler.concurrency's rules, see design.md §2
+
+static void begin_write(struct sl_lane *lane)
+{
+    sl_store_relaxed(&lane->seq, lane->seq + 1);
+    sl_fence_release();
+}
+
+static void end_write(struct sl_lane *lane)
+{
+    sl_store_release(&lane->seq, lane->seq + 1);
+}
+
+static void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
+{
+    begin_write(lane);
+    if (now < lane->last_step_end)
+        now = lane->last_step_end;
+    if (lane->steps)
+        sl_store_relaxed(&lane->suspended, lane->suspended + (now - lane->last_step_end));
+    else
+        sl_store_relaxed(&lane->first_step, now);
+    sl_store_relaxed(&lane->steps, lane->steps + 1);
+    sl_store_relaxed(&lane->step_started, now);
+    sl_store_relaxed(&lane->stepping, self->index + 1);
+    sl_store_relaxed(&lane->thread, self->index);
+    sl_store_relaxed(&lane->since, now);
+    end_write(lane);
+}
+
+static void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
+{
+    begin_write(lane);
+    if (now < lane->step_started)
+        now = lane->step_started;
+    uint64_t length = now - lane->step_started;
+    sl_store_relaxed(&lane->running, lane->running + length);
+    if (length > lane->longest_step)
+        sl_store_relaxed(&lane->longest_step, length);
+    sl_store_relaxed(&lane->last_step_end, now);
+    sl_store_relaxed(&lane->stepping, stepping);
+    sl_store_relaxed(&lane->since, now);
+    end_write(lane);
+}
+
+static struct sl_lane *thread_lane(struct producer *self)
+{
+    return self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL;
+}
+
+// Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
+static void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
+{
+    self->task = task;
+    lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self));
+}
+
+static void complete(struct producer *self, struct sl_task_row *row)
+{
+    lane_end(self, &row->lane, row->done);
+    if (row->lane.overflow) {
+        struct guard guard;
+        client_lock(&guard);
+        lane_shrink(&row->lane);
+        client_unlock(&guard);
+    }
+    row->version++;
+    struct sl_record record = {{row->done, sl_record_word1(SL_DONE, 0), OFFSET_OF(row) >> UNIT_BITS,
+                                sl_record_word3(0, 0, row->index)}};
+    sl_store_release(&row->state, SL_ROW_DONE);  // from here on the row is the daemon's
+    lane_append(self, &record);
+}
+
+SL_PUBLIC void sl_task_step_in(sl_task_t task)
+{
+    struct producer *self = task ? thread_producer() : NULL;
+    if (!self)
+        return;
+    struct sl_task_row *row = NULL;
+    if (!is_rowless(task)) {
+        row = row_for(self, task);
+        if (!row)
+            return;
+    }
+    if ((row && row->lane.stepping) || (!row && self->lane == &self->rowless)) {
+        count_refused(self);
+        return;
+    }
+    uint64_t now = client_ticks();
+    struct sl_task_row *outer = self->task && !is_rowless(self->task) ? row_of(self->task) : NULL;
+    if (outer)
+        close_step(&outer->lane, now, PAUSED | (self->index + 1));
+    struct sl_lane *lane = row ? &row->lane : &self->rowless;
+    sl_store_relaxed(&lane->under, self->task);
+    if (row)
+        open_step(self, lane, now);
+    set_current(self, task, row);
+}
+
+SL_PUBLIC void sl_task_step_out(sl_task_t task)
+{
+    struct producer *self = task ? thread_producer() : NULL;
+    if (!self)
+        return;
+    if (self->task != task) {
+        count_refused(self);
+        return;
+    }
+    uint64_t now = client_ticks();
+    struct sl_task_row *row = is_rowless(task) ? NULL : row_of(task);
+    struct sl_lane *lane = row ? &row->lane : &self->rowless;
+    sl_task_t under = lane->under;
+    sl_store_relaxed(&lane->under, 0);
+    if (row)
+        close_step(lane, now, 0);
+    struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
+    if (outer)
+        open_step(self, &outer->lane, now);
+    set_current(self, outer || is_rowless(under) ? under : 0, outer);
+    if (row && sl_load_acquire(&row->finished))
+        complete(self, row);
+}
+
+SL_PUBLIC sl_task_t sl_task_current(void)
+{
+    struct producer *self = producer_self();
+    return self ? self->task : 0;
+}
+
+// ---- life
+
+// Rows for this thread, a handful at a time, so that creation seldom takes the lock.
+static struct sl_task_row *take_row(struct producer *self)
+{
+    if (!self->free_task_count) {
+        struct guard guard;
+        client_lock(&guard);
+        while (self->free_task_count < sizeof self->free_tasks / sizeof *self->free_tasks) {
+            struct sl_task_row *row = pool_take(&client->tasks, SL_EXTENT_TASKS, sizeof *row, SL_TASK_ROWS_LIMIT);
+            if (!row)
+                break;
+            self->free_tasks[self->free_task_count++] = OFFSET_OF(row);
+        }
+        client_unlock(&guard);
+    }
+    return self->free_task_count ? AT(self->free_tasks[--self->free_task_count]) : NULL;
+}
+
+static void store_names(struct sl_task_row *row, const char *name, const char *coro_name)
+{
+    struct guard guard;
+    bool lock = row->name.blocks || row->coro_name.blocks || !name_is_short(name) || !name_is_short(coro_name);
+    if (lock)
+        client_lock(&guard);
+    name_store(&row->name, name);
+    name_store(&row->coro_name, coro_name);
+    if (lock)
+        client_unlock(&guard);
+}
+
+SL_PUBLIC sl_task_t sl_task_create(const char *kind, const char *name, const char *coro_name)
+{
+    struct producer *self = thread_producer();
+    if (!self)
+        return 0;
+    uint32_t index = sl_fetch_add(&client->segment->tasks, 1);
+    struct sl_task_row *row = take_row(self);
+    if (!row)
+        return handle_of(NO_ROW, index);
+    sl_store_relaxed(&row->seq, row->seq + 1);
+    sl_fence_release();
+    row->index = index;
+    row->created = client_ticks();
+    row->done = 0;
+    row->finished = 0;
+    row->kind = word_intern(kind ? kind : "task");
+    store_names(row, name ? name : "", coro_name ? coro_name : "");
+    // The stack is empty already: no start above depth, and depth is 0 when a row ends.
+    memset(&row->lane, 0, sizeof row->lane);
+    row->lane.entries = SL_TASK_ENTRIES;
+    row->lane.task = index;
+    row->lane.thread = self->index;
+    row->lane.since = row->created;
+    row->version++;
+    sl_store_release(&row->seq, row->seq + 1);
+    sl_store_release(&row->state, SL_ROW_LIVE);
+    return handle_of(OFFSET_OF(row) >> UNIT_BITS, index);
+}
+
+SL_PUBLIC void sl_task_finish(sl_task_t task)
+{
+    struct producer *self = task && !is_rowless(task) ? thread_producer() : NULL;
+    struct sl_task_row *row = self ? row_for(self, task) : NULL;
+    if (!row)
+        return;
+    uint32_t expected = 0;
+    uint64_t now = client_ticks();
+    if (!__atomic_compare_exchange_n(&row->finished, &expected, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return;
+    row->done = now;
+    if (!sl_load_relaxed(&row->lane.stepping))
+        complete(self, row);
+}
+
+SL_PUBLIC void sl_task_rename(sl_task_t task, const char *name)
+{
+    struct producer *self = task && name && !is_rowless(task) ? thread_producer() : NULL;
+    struct sl_task_row *row = self ? row_for(self, task) : NULL;
+    if (!row)
+        return;
+    struct guard guard;
+    client_lock(&guard);
+    sl_store_relaxed(&row->seq, row->seq + 1);
+    sl_fence_release();
+    name_store(&row->name, name);
+    sl_store_release(&row->seq, row->seq + 1);
+    sl_store_release(&row->version, row->version + 1);
+    client_unlock(&guard);
+}
+
+void task_thread_ended(struct producer *self, uint64_t now)
+{
+    for (sl_task_t task = self->task; task;) {
+        struct sl_task_row *row = is_rowless(task) ? NULL : row_of(task);
+        struct sl_lane *lane = row ? &row->lane : &self->rowless;
+        sl_task_t under = lane->under;
+        lane->under = 0;
+        if (row && !(lane->stepping & PAUSED))
+            close_step(lane, now, 0);
+        else if (row)
+            sl_store_relaxed(&lane->stepping, 0);
+        task = row || is_rowless(task) ? under : 0;
+    }
+    set_current(self, 0, NULL);
+    while (self->free_task_count) {  // not used: back to where the moving hand finds them
+        struct sl_task_row *row = AT(self->free_tasks[--self->free_task_count]);
+        sl_store_release(&row->state, SL_ROW_SPOOLED);
+    }
+}

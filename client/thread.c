@@ -1,0 +1,234 @@
+// Threads: registration at first use, names, the end with exact CPU time, and slots, which outlive their owners.
+//
+// A slot (ring and lane block) belongs to one thread after another. The next owner says so in the ring itself, by a THREAD
+// record; until that fits, its calls count as "no ring". A row belongs to one thread; when it records again in a destructor
+// that runs after ours, the row lives again.
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/facts.h"
+#include "client/state.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static SL_TLS_ struct sl_thread_row *last_row;  // of this thread, after its end
+static SL_TLS_ uint32_t last_index;
+
+static struct producer *take_page(void)
+{
+    if (!client->free_producers) {
+        size_t bytes = 4096;
+        char *pages = memory_wiped(16 * bytes);
+        if (!pages)
+            return NULL;
+        for (int i = 15; i >= 0; i--) {
+            struct producer *page = (struct producer *)(void *)(pages + (size_t)i * bytes);
+            page->next_free = client->free_producers;
+            client->free_producers = page;
+        }
+    }
+    struct producer *page = client->free_producers;
+    client->free_producers = page->next_free;
+    memset(page, 0, sizeof *page);
+    return page;
+}
+
+static bool slot_lists_grow(void)
+{
+    if (client->slot_count < client->slot_room)
+        return true;
+    uint32_t room = client->slot_room ? client->slot_room * 2 : 64;
+    uint64_t *offsets = memory_private(room * sizeof *offsets);
+    uint32_t *stack = memory_private(room * sizeof *stack);
+    if (!offsets || !stack)
+        return false;
+    if (client->slot_count) {
+        memcpy(offsets, client->slot_offsets, client->slot_count * sizeof *offsets);
+        memcpy(stack, client->free_slots, client->free_slot_count * sizeof *stack);
+    }
+    client->slot_offsets = offsets;
+    client->free_slots = stack;
+    client->slot_room = room;
+    return true;
+}
+
+// A new slot, its ring halved until it fits. The pages are touched before use: a first touch costs microseconds.
+static bool make_slot(void)
+{
+    if (!slot_lists_grow())
+        return false;
+    uint64_t bytes = segment_ring_bytes(), offset = 0;
+    for (; bytes >= SL_RING_BYTES_MIN && !offset; bytes /= 2) {
+        offset = segment_extend(SL_EXTENT_SLOT, client->slot_count, 1, SL_SLOT_RECORDS_OFFSET + bytes);
+        if (offset)
+            break;
+    }
+    if (!offset)
+        return false;
+    struct sl_ring *ring = AT(offset);
+    madvise(ring, SL_SLOT_RECORDS_OFFSET + bytes, MADV_POPULATE_WRITE);
+    ring->owner = SL_RING_FREE;
+    struct sl_lane *lane = sl_ring_lane(ring);
+    lane->entries = SL_THREAD_ENTRIES;
+    lane->task = SL_TASK_NONE;
+    sl_store_release(&ring->records, (uint32_t)(bytes / SL_RECORD_BYTES));  // last: from here on readers look at the slot
+    client->slot_offsets[client->slot_count] = offset;
+    client->free_slots[client->free_slot_count++] = client->slot_count++;
+    return true;
+}
+
+static void take_slot(struct producer *self)
+{
+    self->slot = SL_RING_FREE;
+    if (!client->free_slot_count && !make_slot())
+        return;
+    self->slot = client->free_slots[--client->free_slot_count];
+    struct sl_ring *ring = AT(client->slot_offsets[self->slot]);
+    self->hot.ring = ring;
+    self->hot.records = sl_ring_records(ring);
+    self->hot.mask = ring->records - 1;
+    self->hot.limit = ring->head;  // look at once
+    ring->owner = self->index;
+    struct sl_lane *lane = sl_ring_lane(ring);
+    lane->thread = self->index;
+    self->unannounced = 1;
+}
+
+void thread_announce(struct producer *self)
+{
+    struct sl_record record = {{client_ticks(), sl_record_word1(SL_THREAD, 0), 0, sl_record_word3(0, 0, self->index)}};
+    self->unannounced = 0;
+    if (!lane_append(self, &record))
+        self->unannounced = 1;
+    lane_use(self, self->lane);
+}
+
+static struct sl_thread_row *revive(void)
+{
+    struct sl_thread_row *row = last_row;
+    last_row = NULL;
+    if (!row || row->index != last_index || sl_load_acquire(&row->state) != SL_ROW_DONE)
+        return NULL;
+    return row;
+}
+
+static void fill_row(struct producer *self, struct sl_thread_row *row)
+{
+    char comm[32] = "";
+    prctl(PR_GET_NAME, comm);
+    row->index = self->index;
+    row->ident = (uint64_t)pthread_self();
+    row->native_id = self->tid;
+    row->flags = 0;
+    row->start = client_ticks();
+    name_store(&row->name, comm);
+}
+
+static void take_row(struct producer *self)
+{
+    struct sl_thread_row *row = revive();
+    if (row) {
+        self->index = row->index;
+    } else {
+        self->index = sl_fetch_add(&client->segment->threads, 1);
+        row = pool_take(&client->threads, SL_EXTENT_THREADS, sizeof *row, 1u << 20);
+        if (!row)
+            return;
+        fill_row(self, row);
+    }
+    row->end = row->cpu_ns = 0;
+    row->version++;
+    sl_store_release(&row->state, SL_ROW_LIVE);
+    self->row = row;
+}
+
+static struct producer *register_thread(void)
+{
+    struct producer *self = take_page();
+    if (!self)
+        return NULL;
+    self->tid = (uint32_t)syscall(SYS_gettid);
+    take_row(self);
+    take_slot(self);
+    if (self->row)
+        self->row->slot = self->slot;
+    if (client->key_made)
+        pthread_setspecific(client->key, self);
+    lane_use(self, self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
+    if (self->hot.ring)
+        thread_announce(self);
+    sl_self_ = &self->hot;
+    attach_poll();
+    return self;
+}
+
+struct producer *thread_producer(void)
+{
+    struct producer *self = producer_self();
+    if (self)
+        return self;
+    if (sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.off))
+        return NULL;
+    struct guard guard;
+    if (!client_begin())
+        return NULL;
+    client_lock(&guard);
+    sl_self_ = &client_idle.hot;  // also where a fork wiped the page
+    if (client_start())
+        self = register_thread();
+    client_unlock(&guard);
+    return self;
+}
+
+void thread_ended(void *page)
+{
+    struct producer *self = producer_self();
+    if (!self || self != page)
+        return;
+    struct guard guard;
+    client_lock(&guard);
+    uint64_t now = client_ticks();
+    task_thread_ended(self, now);
+    if (self->hot.ring) {
+        lane_end(self, sl_ring_lane(self->hot.ring), now);
+        lane_shrink(sl_ring_lane(self->hot.ring));
+        sl_store_relaxed(&self->hot.ring->owner, SL_RING_FREE);
+        client->free_slots[client->free_slot_count++] = self->slot;
+    }
+    if (self->row) {
+        self->row->end = now;
+        self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        self->row->version++;
+        sl_store_release(&self->row->state, SL_ROW_DONE);
+        last_row = self->row;
+        last_index = self->index;
+    }
+    sl_self_ = &client_idle.hot;
+    self->tid = 0;
+    self->hot.lane = NULL;
+    self->next_free = client->free_producers;
+    client->free_producers = self;
+    client_unlock(&guard);
+}
+
+SL_PUBLIC void sl_thread_name(const char *name)
+{
+    struct producer *self = thread_producer();
+    if (!self || !self->row || !name)
+        return;
+    struct guard guard;
+    client_lock(&guard);
+    struct sl_thread_row *row = self->row;
+    sl_store_relaxed(&row->seq, row->seq + 1);
+    sl_fence_release();
+    name_store(&row->name, name);
+    row->flags |= SL_THREAD_NAMED;
+    sl_store_release(&row->seq, row->seq + 1);
+    sl_store_release(&row->version, row->version + 1);
+    client_unlock(&guard);
+}
