@@ -39,6 +39,10 @@ build "${CC:-cc}" "$stage/x.c" "$flags"
 build "${CXX:-c++}" "$stage/x.cpp" "$flags"
 build "${CC:-cc}" "$stage/x.c" "-static $static"
 
+# the README's program, word for word
+{ echo 'static void exchange(void) {}'; sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md; } >"$stage/readme.c"
+OMPI_CC=${CC:-cc} build mpicc "$stage/readme.c" "$flags"
+
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix
 left=$(find "$root" ! -type d)
 [ -z "$left" ] || { echo "uninstall leaves: $left"; exit 1; }
