@@ -1,4 +1,6 @@
 // scoped-lane, the command: hands over to the subcommand that argv[1] names.
+#include <locale.h>
+
 #include "base/say.h"
 #include "cli/commands.h"
 
@@ -7,6 +9,7 @@ int main(int argc, char **argv)
 #define COMMAND_ADDRESS(name) &command_##name,
     static const struct command *const commands[] = {COMMANDS(COMMAND_ADDRESS) NULL};
 #undef COMMAND_ADDRESS
+    setlocale(LC_CTYPE, "");  // widths of characters; numbers stay as in C
     say_name("scoped-lane");
     return command_main(commands, argc, argv);
 }
