@@ -194,7 +194,7 @@ run-tsan: $(tsan_programs)
 	$(call each,$(SETARCH),$^)
 
 run-fuzz: $(fuzz_programs)
-	$(call each,mkdir -p $$t.corpus &&,$^,-max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$t- $$t.corpus \
+	$(call each,mkdir -p $$t.corpus &&,$^,-max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$$t- $$t.corpus \
 		$$(ls -d tests/fuzz/seeds/$$(basename $$t) 2>/dev/null))
 
 # -- install ---------------------------------------------------------------------------------------------------------
