@@ -3,6 +3,7 @@
 #include "cli/command.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -279,8 +280,8 @@ static void print_option(const struct command_option *option)
 
 static void print_help(const struct command *command)
 {
-    printf("Usage: scoped-lane %s [OPTION...]%s%s\n\n%s.\n", command->name, command->operands ? " " : "",
-           command->operands ? command->operands : "", command->summary);
+    printf("Usage: scoped-lane %s [OPTION...]%s%s\n\n%c%s.\n", command->name, command->operands ? " " : "",
+           command->operands ? command->operands : "", toupper((unsigned char)*command->summary), command->summary + 1);
     if (command->details)
         printf("\n%s\n", command->details);
     printf("\nOptions:\n");
