@@ -208,16 +208,20 @@ static int print_aligned(FILE *to, const struct table_column *columns, const jso
     return result < 0 ? result : 0;
 }
 
-// A value must not look like a separator: backslash, tab and line ends are escaped as in C.
+// A value must not look like a separator, nor reach a terminal as a command: escaped as in C.
 static void put_escaped(FILE *to, const char *text)
 {
     for (; *text; text++) {
-        switch (*text) {
+        unsigned char byte = (unsigned char)*text;
+        switch (byte) {
         case '\t': fputs("\\t", to); break;
         case '\n': fputs("\\n", to); break;
-        case '\r': fputs("\\r", to); break;
         case '\\': fputs("\\\\", to); break;
-        default: fputc(*text, to);
+        default:
+            if (byte < 0x20 || byte == 0x7f)
+                fprintf(to, "\\x%02x", byte);
+            else
+                fputc(byte, to);
         }
     }
 }

@@ -111,7 +111,7 @@ Test(table, a_name_with_control_characters_cannot_reach_the_terminal_or_break_a_
     cr_assert_eq(lines, 3, "%s", text);
     free(text);
     text = print(TABLE_TSV, given);
-    cr_assert_not_null(strstr(text, "\\tb\\nc\\\\d"), "%s", text);
+    cr_assert_not_null(strstr(text, "a\\x1b[31m\\tb\\nc\\\\d"), "%s", text);
     free(text);
     json_decref(given);
 }
