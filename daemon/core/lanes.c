@@ -1,0 +1,54 @@
+#include "core/lanes.h"
+
+#include <string.h>
+
+enum { TRIES = 8 };
+
+static const struct sl_entry *entry_at(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, uint64_t overflow,
+                                       uint32_t i)
+{
+    if (i < entries)
+        return (const struct sl_entry *)(const void *)(lane + 1) + i;
+    if (!overflow || overflow % 8)
+        return NULL;
+    return segment_at(segment, overflow + (uint64_t)(i - entries) * sizeof(struct sl_entry), sizeof(struct sl_entry));
+}
+
+// One pass: depth and starts. Returns true when a second look at them agrees.
+static bool pass(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, struct lane_view *view)
+{
+    uint32_t depth = sl_load_acquire(&lane->depth);
+    uint64_t overflow = sl_load_relaxed(&lane->overflow);
+    uint32_t room = entries + (overflow ? SL_OVERFLOW_ENTRIES : 0), held = depth < room ? depth : room;
+    view->task = sl_load_relaxed(&lane->task);
+    view->thread = sl_load_relaxed(&lane->thread);
+    view->since = sl_load_relaxed(&lane->since);
+    view->too_deep = depth - held;
+    view->depth = 0;
+    bool agrees = true;
+    for (uint32_t i = 0; i < held && i < LANES_DEPTH_LIMIT; i++) {
+        const struct sl_entry *entry = entry_at(segment, lane, entries, overflow, i);
+        if (!entry)
+            break;
+        uint64_t start = sl_load_acquire(&entry->start);
+        uint32_t region = SL_ENTRY_REGION(sl_load_relaxed(&entry->region));
+        sl_fence_acquire();
+        if (sl_load_relaxed(&entry->start) != start) {
+            agrees = false;
+            break;
+        }
+        if (start)  // 0: being entered or left
+            view->calls[view->depth++] = (struct lane_call){start, region};
+    }
+    sl_fence_acquire();
+    return agrees && sl_load_relaxed(&lane->depth) == depth && sl_load_relaxed(&lane->since) == view->since;
+}
+
+void lanes_read(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, struct lane_view *view)
+{
+    for (int i = 0; i < TRIES; i++) {
+        view->moving = !pass(segment, lane, entries, view);
+        if (!view->moving)
+            return;
+    }
+}

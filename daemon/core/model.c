@@ -1,0 +1,527 @@
+#include "core/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buffer.h"
+#include "base/utf8.h"
+
+enum { CHUNK = 1024, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16 };
+
+void model_init(struct model *model, uint32_t clock_kind, size_t anchors_kept, uint32_t tasks_kept)
+{
+    *model = (struct model){.clock_kind = clock_kind, .tasks_kept = tasks_kept};
+    ticks_init(&model->clock, anchors_kept);
+}
+
+static void task_free(struct model_task *task)
+{
+    if (!task)
+        return;
+    free(task->name);
+    free(task->coro_name);
+    free(task);
+}
+
+static void process_free(struct model_process *process)
+{
+    for (uint32_t i = 0; i < process->region_count; i++)
+        free(process->regions[i].file);
+    for (uint32_t i = 0; i < process->word_count; i++)
+        free(process->words[i]);
+    for (uint32_t i = 0; i < process->thread_count; i++)
+        free(process->threads[i].name);
+    for (uint32_t chunk = 0; chunk < process->task_chunks; chunk++) {
+        for (uint32_t i = 0; process->tasks[chunk] && i < CHUNK; i++)
+            task_free(process->tasks[chunk][i]);
+        free(process->tasks[chunk]);
+    }
+    free(process->regions);
+    free(process->words);
+    free(process->threads);
+    free(process->tasks);
+    free(process->slots);
+    free(process->open);
+    free(process->ended_open);
+    free(process->host);
+    free(process->program);
+    free(process->directory);
+    free(process->command);
+    free(process);
+}
+
+void model_finish(struct model *model)
+{
+    for (uint32_t i = 0; i < model->process_count; i++)
+        process_free(model->processes[i]);
+    for (uint32_t i = 0; i < model->name_count; i++)
+        free(model->names[i].text);
+    free(model->processes);
+    free(model->names);
+    free(model->name_places);
+    ticks_finish(&model->clock);
+    *model = (struct model){0};
+}
+
+// Room for element `index` in a zeroed array that doubles.
+static void *room_for(void *array, uint32_t *count, uint32_t index, size_t size)
+{
+    if (index < *count)
+        return array;
+    uint32_t larger = *count ? *count : 8;
+    while (larger <= index)
+        larger *= 2;
+    array = alloc_resize(array, larger, size);
+    memset((char *)array + (size_t)*count * size, 0, (size_t)(larger - *count) * size);
+    *count = larger;
+    return array;
+}
+
+// ---- processes
+
+struct model_process *model_add_process(struct model *model, const struct process_facts *facts)
+{
+    struct model_process *process = alloc_zeroed(1, sizeof *process);
+    process->facts = *facts;
+    process->status.rank = facts->rank;
+    process->status.end_ns = SL_UNKNOWN;
+    process->number = model->process_count;
+    process->file_rank = -1;
+    process->other.name = model_intern(model, "(other)", 7);
+    process->other.minimum = UINT64_MAX;
+    model->processes = alloc_resize(model->processes, model->process_count + 1, sizeof *model->processes);
+    model->processes[model->process_count++] = process;
+    return process;
+}
+
+void model_set_status(struct model_process *process, const struct process_status *status)
+{
+    process->status = *status;
+}
+
+// ---- names
+
+static uint64_t hash_of(const char *text, size_t length)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 32;
+}
+
+static uint32_t *place_of(const struct model *model, const char *text, size_t length)
+{
+    for (uint64_t i = hash_of(text, length) & model->name_mask;; i = (i + 1) & model->name_mask) {
+        uint32_t *place = &model->name_places[i];
+        if (!*place)
+            return place;
+        const struct model_name *name = &model->names[*place - 1];
+        if (name->length == length && memcmp(name->text, text, length) == 0)
+            return place;
+    }
+}
+
+static void rehash(struct model *model)
+{
+    model->name_mask = model->name_mask ? model->name_mask * 2 + 1 : 127;
+    free(model->name_places);
+    model->name_places = alloc_zeroed(model->name_mask + 1, sizeof *model->name_places);
+    for (uint32_t i = 0; i < model->name_count; i++)
+        *place_of(model, model->names[i].text, model->names[i].length) = i + 1;
+}
+
+uint32_t model_intern(struct model *model, const char *text, size_t length)
+{
+    if (model->name_count * 2 >= model->name_mask)
+        rehash(model);
+    uint32_t *place = place_of(model, text, length);
+    if (*place)
+        return *place - 1;
+    char *copy = alloc_zeroed(length + 1, 1);
+    memcpy(copy, text, length);
+    model->names = alloc_resize(model->names, model->name_count + 1, sizeof *model->names);
+    model->names[model->name_count++] = (struct model_name){copy, (uint32_t)length};
+    *place = model->name_count;
+    return model->name_count - 1;
+}
+
+static char *repaired(const char *text, size_t length)
+{
+    struct buffer clean = {0};
+    utf8_append(&clean, text, length);
+    buffer_append(&clean, "", 1);
+    return clean.data;
+}
+
+static void set_text(char **place, const char *text, size_t length)
+{
+    free(*place);
+    *place = repaired(text, length);
+}
+
+static void set_region(struct model *model, struct model_process *process, uint32_t id, const char *name, size_t name_length,
+                       const char *file, size_t file_length, int32_t line)
+{
+    if (id == 0 || id > SL_REGION_LAST)
+        return;
+    process->regions = room_for(process->regions, &process->region_count, id, sizeof *process->regions);
+    struct model_region *region = &process->regions[id];
+    if (region->file)
+        return;  // told already
+    char *clean = repaired(name, name_length);
+    region->name = model_intern(model, clean, strlen(clean));
+    region->file = repaired(file, file_length);
+    region->line = line;
+    region->minimum = UINT64_MAX;
+    free(clean);
+}
+
+void model_string(struct model *model, struct model_process *process, uint32_t type, uint32_t id, const char *name, size_t name_length,
+                  const char *file, size_t file_length, int32_t line)
+{
+    if (type == SL_STRING_REGION) {
+        set_region(model, process, id, name, name_length, file, file_length, line);
+    } else if (type == SL_STRING_WORD && id < 4096) {
+        process->words = room_for(process->words, &process->word_count, id, sizeof *process->words);
+        set_text(&process->words[id], name, name_length);
+    } else if (type == SL_STRING_META) {
+        char **place = id == SL_META_PROGRAM     ? &process->program
+                       : id == SL_META_DIRECTORY ? &process->directory
+                       : id == SL_META_COMMAND   ? &process->command
+                                                 : NULL;
+        if (place)
+            set_text(place, name, name_length);
+    }
+}
+
+struct model_region *model_region(struct model_process *process, uint32_t id)
+{
+    return id < process->region_count && process->regions[id].file ? &process->regions[id] : &process->other;
+}
+
+const char *model_region_name(const struct model *model, const struct model_region *region)
+{
+    return model->names[region->name].text;
+}
+
+const char *model_word(const struct model_process *process, uint32_t id)
+{
+    return id < process->word_count && process->words[id] ? process->words[id] : "task";
+}
+
+// ---- threads, tasks, slots
+
+struct model_thread *model_thread(struct model_process *process, uint32_t index)
+{
+    if (index >= THREADS_LIMIT)
+        return NULL;
+    process->threads = room_for(process->threads, &process->thread_count, index, sizeof *process->threads);
+    return &process->threads[index];
+}
+
+void model_set_thread(struct model_process *process, const struct thread_facts *facts, const char *name)
+{
+    struct model_thread *thread = model_thread(process, facts->index);
+    if (!thread)
+        return;
+    uint64_t sampled = thread->facts.cpu_ns;
+    thread->facts = *facts;
+    if (!facts->cpu_exact && sampled > facts->cpu_ns)
+        thread->facts.cpu_ns = sampled;
+    thread->known = true;
+    set_text(&thread->name, name, facts->name_length);
+}
+
+static struct model_task **task_place(struct model_process *process, uint32_t index)
+{
+    uint32_t chunk = index / CHUNK;
+    process->tasks = room_for(process->tasks, &process->task_chunks, chunk, sizeof *process->tasks);
+    if (!process->tasks[chunk])
+        process->tasks[chunk] = alloc_zeroed(CHUNK, sizeof **process->tasks);
+    return &process->tasks[chunk][index % CHUNK];
+}
+
+struct model_task *model_task(const struct model_process *process, uint32_t index)
+{
+    uint32_t chunk = index / CHUNK;
+    return chunk < process->task_chunks && process->tasks[chunk] ? process->tasks[chunk][index % CHUNK] : NULL;
+}
+
+// Finished tasks beyond the cap leave the live tables; the spool has them.
+static void fold(struct model *model, struct model_process *process, struct model_task **place)
+{
+    if (!model->tasks_kept || !(*place)->facts.done || process->tasks_known <= model->tasks_kept)
+        return;
+    task_free(*place);
+    *place = NULL;
+    process->tasks_known--;
+    process->tasks_folded++;
+}
+
+void model_set_task(struct model *model, struct model_process *process, const struct task_facts *facts, const char *name,
+                    const char *coro_name)
+{
+    if (facts->index == SL_TASK_NONE)
+        return;
+    struct model_task **place = task_place(process, facts->index);
+    if (!*place) {
+        *place = alloc_zeroed(1, sizeof **place);
+        process->tasks_known++;
+    }
+    process->uses_tasks = true;
+    (*place)->facts = *facts;
+    set_text(&(*place)->name, name, facts->name_length);
+    set_text(&(*place)->coro_name, coro_name, facts->coro_name_length);
+    fold(model, process, place);
+}
+
+struct model_slot *model_slot(struct model_process *process, uint32_t slot)
+{
+    if (slot >= SLOTS_LIMIT)
+        return NULL;
+    uint32_t before = process->slot_count;
+    process->slots = room_for(process->slots, &process->slot_count, slot, sizeof *process->slots);
+    for (uint32_t i = before; i < process->slot_count; i++)
+        process->slots[i].owner = SL_RING_FREE;
+    return &process->slots[slot];
+}
+
+// ---- records
+
+static void count_call(struct model_process *process, const struct model_call *call)
+{
+    uint64_t duration = call->end - call->start;
+    struct model_region *region = model_region(process, call->region);
+    region->calls++;
+    region->total += duration;
+    if (duration < region->minimum)
+        region->minimum = duration;
+    if (duration > region->maximum)
+        region->maximum = duration;
+    if (call->kind != SL_CALL_CROSSING) {
+        region->self += (int64_t)duration;
+        if (call->parent)
+            model_region(process, call->parent)->self -= (int64_t)duration;
+    }
+    struct model_thread *thread = model_thread(process, call->thread);
+    if (thread)
+        thread->calls++;
+    struct model_task *task = call->task == SL_TASK_NONE ? NULL : model_task(process, call->task);
+    if (task)
+        task->calls++;
+}
+
+static struct model_call call_of(const struct model_slot *slot, const struct sl_record *record)
+{
+    struct model_call call = {.region = sl_record_region(record), .parent = sl_record_parent(record), .thread = slot->owner,
+                              .task = sl_record_task(record), .start = sl_record_start(record), .kind = sl_record_kind(record)};
+    uint64_t duration = sl_record_duration(record);
+    if (call.kind == SL_CALL_BACK) {  // the field is the end; the counter ran back between the two
+        call.end = (call.start & ~SL_DURATION_LIMIT) | duration;
+        if (call.end < call.start)
+            call.end = call.start;
+    } else {
+        call.end = call.start + duration;
+        call.await = sl_record_await(record);
+        if (call.await > duration)
+            call.await = duration;
+    }
+    return call;
+}
+
+static void keep_ended_open(struct model_process *process, const struct model_call *call)
+{
+    if (process->ended_open_count >= OPEN_LIMIT)
+        return;
+    process->ended_open = alloc_resize(process->ended_open, process->ended_open_count + 1, sizeof *process->ended_open);
+    process->ended_open[process->ended_open_count++] =
+        (struct open_facts){.thread = call->thread, .task = call->task, .region = call->region, .start = call->start};
+}
+
+static void take_call(struct model_process *process, struct model_slot *slot, const struct sl_record *record, int lost_reason,
+                      model_on_call on_call, void *context)
+{
+    struct model_call call = call_of(slot, record);
+    slot->calls++;
+    slot->newest_start = call.start;
+    slot->newest_task = call.task;
+    slot->newest_thread = call.thread;
+    if (call.task != SL_TASK_NONE)
+        process->uses_tasks = true;
+    count_call(process, &call);
+    if (lost_reason >= 0) {
+        slot->ledger.lost[lost_reason]++;
+        return;
+    }
+    slot->ledger.stored++;
+    if (on_call)
+        on_call(context, process, &call);
+}
+
+void model_records(struct model *model, struct model_process *process, uint32_t slot_number, uint64_t first,
+                   const struct sl_record *records, size_t count, int lost_reason, model_on_call on_call, void *context)
+{
+    (void)model;
+    struct model_slot *slot = model_slot(process, slot_number);
+    if (!slot)
+        return;
+    uint64_t newest = process->status.last_event;
+    for (size_t i = 0; i < count; i++) {
+        const struct sl_record *record = &records[i];
+        if (first + i < slot->next)
+            continue;  // taken in before
+        if (sl_record_is_call(record)) {
+            take_call(process, slot, record, lost_reason, on_call, context);
+            uint64_t end = slot->newest_start + sl_record_duration(record);
+            if (sl_record_kind(record) != SL_CALL_BACK && end > newest)
+                newest = end;
+        } else if (sl_record_kind(record) == SL_THREAD) {
+            slot->owner = sl_record_task(record);
+        } else if (sl_record_kind(record) == SL_ENDED_OPEN) {
+            struct model_call call = call_of(slot, record);
+            keep_ended_open(process, &call);
+        }
+    }
+    process->status.last_event = newest;
+    if (first + count > slot->next)
+        slot->next = first + count;
+}
+
+// ---- ledgers
+
+static struct ledger *ledger_of(struct model_process *process, uint32_t slot)
+{
+    if (slot == FACTS_ELSEWHERE)
+        return &process->elsewhere;
+    struct model_slot *at = model_slot(process, slot);
+    return at ? &at->ledger : NULL;
+}
+
+void model_set_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger)
+{
+    struct ledger *to = ledger_of(process, slot);
+    if (!to)
+        return;
+    struct ledger before = *to;
+    *to = *ledger;
+    to->stored = before.stored;
+    for (int reason = SL_LOST_CLIENT_COUNT; reason < SL_LOST_COUNT; reason++)
+        to->lost[reason] = before.lost[reason];
+}
+
+void model_restore_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger)
+{
+    struct ledger *to = ledger_of(process, slot);
+    if (to) {
+        uint64_t stored = to->stored;  // counted from the records themselves
+        *to = *ledger;
+        to->stored = stored;
+    }
+}
+
+static void add_ledger(struct ledger *sum, const struct ledger *ledger)
+{
+    sum->produced += ledger->produced;
+    sum->stored += ledger->stored;
+    for (int reason = 0; reason < SL_LOST_COUNT; reason++)
+        sum->lost[reason] += ledger->lost[reason];
+    sum->unmatched += ledger->unmatched;
+    sum->abandoned += ledger->abandoned;
+    sum->crossing += ledger->crossing;
+    sum->steps_refused += ledger->steps_refused;
+    sum->stale_tasks += ledger->stale_tasks;
+}
+
+struct ledger model_ledger(const struct model_process *process)
+{
+    struct ledger sum = {0};
+    for (uint32_t i = 0; i < process->slot_count; i++)
+        add_ledger(&sum, &process->slots[i].ledger);
+    add_ledger(&sum, &process->elsewhere);
+    return sum;
+}
+
+uint64_t model_lost(const struct ledger *ledger)
+{
+    uint64_t lost = 0;
+    for (int reason = 0; reason < SL_LOST_COUNT; reason++)
+        lost += ledger->lost[reason];
+    return lost;
+}
+
+uint64_t model_calls(const struct model_process *process)
+{
+    uint64_t calls = 0;
+    for (uint32_t i = 0; i < process->slot_count; i++)
+        calls += process->slots[i].ledger.stored;
+    return calls;
+}
+
+// ---- open calls
+
+void model_set_open(struct model_process *process, const struct open_facts *open, uint32_t count)
+{
+    if (count > OPEN_LIMIT)
+        count = OPEN_LIMIT;
+    process->open = alloc_resize(process->open, count, sizeof *open);
+    if (count)
+        memcpy(process->open, open, count * sizeof *open);
+    process->open_count = count;
+}
+
+bool model_is_published(const struct model_process *process, const struct open_facts *open)
+{
+    for (uint32_t i = 0; i < process->slot_count; i++) {
+        const struct model_slot *slot = &process->slots[i];
+        if (slot->calls && slot->newest_start == open->start && slot->newest_task == open->task &&
+            (open->task != SL_TASK_NONE || slot->newest_thread == open->thread))
+            return true;
+    }
+    return false;
+}
+
+// ---- time
+
+int64_t model_time_ns(struct model *model, const struct model_process *process, uint64_t ticks)
+{
+    if (process->facts.clock == SL_CLOCK_MONOTONIC || process->facts.clock != model->clock_kind)
+        return (int64_t)ticks;
+    return ticks_to_ns(&model->clock, ticks);
+}
+
+int64_t model_length_ns(const struct model *model, const struct model_process *process, uint64_t ticks)
+{
+    if (process->facts.clock == SL_CLOCK_MONOTONIC || process->facts.clock != model->clock_kind)
+        return (int64_t)ticks;
+    return ticks_length_ns(&model->clock, ticks);
+}
+
+// ---- ranks
+
+void model_give_ranks(struct model *model)
+{
+    bool *taken = alloc_zeroed(RANK_LIMIT, sizeof *taken);
+    int64_t next = 0;
+    for (uint32_t i = 0; i < model->process_count; i++) {
+        struct model_process *process = model->processes[i];
+        int64_t claim = process->status.rank;
+        process->file_rank = -1;
+        if (process->facts.world_size > next && claim >= 0 && claim < RANK_LIMIT)
+            next = process->facts.world_size;
+        if (!model_calls(process) || claim < 0 || claim >= RANK_LIMIT)
+            continue;
+        if (claim >= next)
+            next = claim + 1;
+        if (!taken[claim]) {
+            taken[claim] = true;
+            process->file_rank = claim;
+        }
+    }
+    for (uint32_t i = 0; i < model->process_count; i++) {
+        struct model_process *process = model->processes[i];
+        if (process->file_rank < 0 && model_calls(process))
+            process->file_rank = next++;
+    }
+    free(taken);
+}

@@ -1,0 +1,107 @@
+#include "core/procfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/files.h"
+
+static void path_of(char path[80], uint32_t pid, uint32_t tid, const char *file)
+{
+    if (tid)
+        snprintf(path, 80, "/proc/%u/task/%u/%s", pid, tid, file);
+    else
+        snprintf(path, 80, "/proc/%u/%s", pid, file);
+}
+
+static int read_small(uint32_t pid, uint32_t tid, const char *file, char *text, size_t size)
+{
+    char path[80];
+    path_of(path, pid, tid, file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t length = read(fd, text, size - 1);
+    int error = errno;
+    close(fd);
+    if (length < 0)
+        return -error;
+    text[length] = 0;
+    return 0;
+}
+
+int procfs_parse_stat(const char *text, struct procfs_stat *stat)
+{
+    const char *field = strrchr(text, ')');
+    if (!field || field[1] != ' ' || !field[2])
+        return -EINVAL;
+    stat->state = field[2];
+    unsigned long parent;
+    unsigned long long start;
+    // state ppid … start time is the 22nd field, the state being the 3rd
+    if (sscanf(field + 3, " %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &parent, &start) != 2)
+        return -EINVAL;
+    stat->parent_pid = (uint32_t)parent;
+    stat->start_time = start;
+    return 0;
+}
+
+int procfs_stat(uint32_t pid, uint32_t tid, struct procfs_stat *stat)
+{
+    char text[1024];
+    int result = read_small(pid, tid, "stat", text, sizeof text);
+    return result < 0 ? result : procfs_parse_stat(text, stat);
+}
+
+int procfs_parse_schedstat(const char *text, struct procfs_schedstat *schedstat)
+{
+    unsigned long long cpu, wait, slices;
+    if (sscanf(text, "%llu %llu %llu", &cpu, &wait, &slices) != 3)
+        return -EINVAL;
+    *schedstat = (struct procfs_schedstat){cpu, wait, slices};
+    return 0;
+}
+
+int procfs_open_schedstat(uint32_t pid, uint32_t tid)
+{
+    char path[80];
+    path_of(path, pid, tid, "schedstat");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat)
+{
+    char text[128];
+    ssize_t length = pread(fd, text, sizeof text - 1, 0);
+    if (length < 0)
+        return -errno;
+    text[length] = 0;
+    return procfs_parse_schedstat(text, schedstat);
+}
+
+int procfs_comm(uint32_t pid, uint32_t tid, char name[64])
+{
+    int result = read_small(pid, tid, "comm", name, 64);
+    if (result == 0)
+        name[strcspn(name, "\n")] = 0;
+    return result;
+}
+
+bool procfs_maps_file(uint32_t pid, const char *path)
+{
+    char maps[80];
+    struct buffer text = {0};
+    path_of(maps, pid, 0, "maps");
+    bool found = false;
+    if (files_read_all(maps, &text) == 0) {
+        buffer_append(&text, "", 1);
+        found = strstr(text.data, path) != NULL;
+    }
+    buffer_finish(&text);
+    return found;
+}

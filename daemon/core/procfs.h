@@ -1,0 +1,32 @@
+// The operating system's view of processes and threads: /proc, in one file.
+#ifndef SL_CORE_PROCFS_H
+#define SL_CORE_PROCFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buffer;
+
+struct procfs_stat {
+    char state;           // R, S, D, Z, X …
+    uint32_t parent_pid;
+    uint64_t start_time;  // clock ticks since boot
+};
+
+// Reads /proc/PID/stat, or of one thread when tid is not 0. 0 or -errno (-ENOENT, -ESRCH: gone).
+int procfs_stat(uint32_t pid, uint32_t tid, struct procfs_stat *stat);
+// The text of a stat file; the name in it may hold blanks, parentheses, anything. 0 or -EINVAL.
+int procfs_parse_stat(const char *text, struct procfs_stat *stat);
+
+// /proc/PID/task/TID/schedstat: ns on a processor, ns waiting for one. 0 or -errno.
+struct procfs_schedstat {
+    uint64_t cpu_ns, wait_ns, slices;
+};
+int procfs_parse_schedstat(const char *text, struct procfs_schedstat *schedstat);
+int procfs_open_schedstat(uint32_t pid, uint32_t tid);                 // a descriptor for procfs_read_schedstat, or -errno
+int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat);  // by pread: the descriptor stays good
+
+int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line end; 0 or -errno
+bool procfs_maps_file(uint32_t pid, const char *path);       // does the process still map this file?
+
+#endif

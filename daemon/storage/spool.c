@@ -1,0 +1,237 @@
+#include "storage/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "storage/spool-frame.h"
+
+static const char magic[8] = "SLSPOOL1";
+
+// ---- frames
+
+// Opens a frame in the pending buffer: returns where its payload begins.
+static size_t begin(struct spool *spool, enum spool_type type)
+{
+    struct frame_header header = {.marker = FRAME_MARKER, .type = (uint16_t)type};
+    buffer_append(&spool->pending, &header, sizeof header);
+    return spool->pending.length;
+}
+
+static void put_u32(struct spool *spool, uint32_t value)
+{
+    buffer_append(&spool->pending, &value, sizeof value);
+}
+
+static void end(struct spool *spool, size_t payload)
+{
+    static const char zeros[8];
+    size_t length = spool->pending.length - payload;
+    struct frame_header header;
+    memcpy(&header, spool->pending.data + payload - sizeof header, sizeof header);
+    header.length = (uint32_t)length;
+    header.crc = frame_crc(&header, spool->pending.data + payload);
+    memcpy(spool->pending.data + payload - sizeof header, &header, sizeof header);
+    buffer_append(&spool->pending, zeros, FRAME_ALIGN(length) - length);
+}
+
+static void put_run(struct spool *spool, const struct spool_run *run)
+{
+    const char *texts[] = {run->key, run->output, run->host, run->command};
+    size_t payload = begin(spool, SPOOL_RUN);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *text = texts[i] ? texts[i] : "";
+        buffer_append(&spool->pending, text, strlen(text) + 1);
+    }
+    end(spool, payload);
+}
+
+void spool_put_process(struct spool *spool, const struct model_process *process)
+{
+    const char *host = process->host ? process->host : "";
+    size_t payload = begin(spool, SPOOL_PROCESS);
+    buffer_append(&spool->pending, &process->facts, sizeof process->facts);
+    buffer_append(&spool->pending, host, strlen(host) + 1);
+    end(spool, payload);
+}
+
+void spool_put_string(struct spool *spool, uint32_t process, uint32_t type, uint32_t id, int32_t line, const char *name,
+                      size_t name_length, const char *file, size_t file_length)
+{
+    size_t payload = begin(spool, SPOOL_STRING);
+    struct frame_string head = {process, type, id, line, (uint32_t)name_length, (uint32_t)file_length};
+    buffer_append(&spool->pending, &head, sizeof head);
+    buffer_append(&spool->pending, name, name_length);
+    buffer_append(&spool->pending, file, file_length);
+    end(spool, payload);
+}
+
+void spool_put_records(struct spool *spool, uint32_t process, uint32_t slot, uint64_t first, const struct sl_record *records,
+                       size_t count)
+{
+    size_t payload = begin(spool, SPOOL_RECORDS);
+    struct frame_records head = {process, slot, first};
+    buffer_append(&spool->pending, &head, sizeof head);
+    buffer_append(&spool->pending, records, count * sizeof *records);
+    end(spool, payload);
+}
+
+void spool_put_dropped(struct spool *spool, uint32_t process, uint32_t slot, uint64_t next, uint64_t calls)
+{
+    size_t payload = begin(spool, SPOOL_DROPPED);
+    struct frame_dropped head = {process, slot, next, calls};
+    buffer_append(&spool->pending, &head, sizeof head);
+    end(spool, payload);
+}
+
+static size_t begin_of_process(struct spool *spool, enum spool_type type, uint32_t process, uint32_t second)
+{
+    size_t payload = begin(spool, type);
+    put_u32(spool, process);
+    put_u32(spool, second);
+    return payload;
+}
+
+void spool_put_thread(struct spool *spool, uint32_t process, const struct thread_facts *facts, const char *name)
+{
+    size_t payload = begin_of_process(spool, SPOOL_THREAD, process, 0);
+    buffer_append(&spool->pending, facts, sizeof *facts);
+    buffer_append(&spool->pending, name, facts->name_length);
+    end(spool, payload);
+}
+
+void spool_put_task(struct spool *spool, uint32_t process, const struct task_facts *facts, const char *name, const char *coro_name)
+{
+    size_t payload = begin_of_process(spool, SPOOL_TASK, process, 0);
+    buffer_append(&spool->pending, facts, sizeof *facts);
+    buffer_append(&spool->pending, name, facts->name_length);
+    buffer_append(&spool->pending, coro_name, facts->coro_name_length);
+    end(spool, payload);
+}
+
+void spool_put_anchor(struct spool *spool, uint32_t clock_kind, const struct anchor *anchor)
+{
+    size_t payload = begin_of_process(spool, SPOOL_ANCHOR, clock_kind, 0);
+    buffer_append(&spool->pending, anchor, sizeof *anchor);
+    end(spool, payload);
+}
+
+void spool_put_ledger(struct spool *spool, uint32_t process, uint32_t slot, const struct ledger *ledger)
+{
+    size_t payload = begin_of_process(spool, SPOOL_LEDGER, process, slot);
+    buffer_append(&spool->pending, ledger, sizeof *ledger);
+    end(spool, payload);
+}
+
+void spool_put_open(struct spool *spool, uint32_t process, const struct open_facts *open, uint32_t count)
+{
+    size_t payload = begin_of_process(spool, SPOOL_OPEN, process, count);
+    buffer_append(&spool->pending, open, count * sizeof *open);
+    end(spool, payload);
+}
+
+void spool_put_status(struct spool *spool, uint32_t process, const struct process_status *status)
+{
+    size_t payload = begin_of_process(spool, SPOOL_STATUS, process, 0);
+    buffer_append(&spool->pending, status, sizeof *status);
+    end(spool, payload);
+}
+
+void spool_put_samples(struct spool *spool, uint32_t process, const struct sample_facts *samples, uint32_t count)
+{
+    size_t payload = begin_of_process(spool, SPOOL_SAMPLES, process, count);
+    buffer_append(&spool->pending, samples, count * sizeof *samples);
+    end(spool, payload);
+}
+
+void spool_put_end(struct spool *spool, int64_t end_ns)
+{
+    size_t payload = begin(spool, SPOOL_END);
+    buffer_append(&spool->pending, &end_ns, sizeof end_ns);
+    end(spool, payload);
+}
+
+// ---- the file
+
+int spool_create(struct spool *spool, const char *path, const struct spool_run *run, uint64_t limit_bytes)
+{
+    *spool = (struct spool){.limit_bytes = limit_bytes};
+    spool->fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (spool->fd < 0)
+        return -errno;
+    spool->path = alloc_text(path);
+    struct spool_header header = {.version = SPOOL_VERSION, .created_realtime_ns = run->created_realtime_ns};
+    memcpy(header.magic, magic, sizeof magic);
+    memcpy(header.run_id, run->id, sizeof header.run_id);
+    buffer_append(&spool->pending, &header, sizeof header);
+    put_run(spool, run);
+    int result = spool_flush(spool);
+    if (result < 0) {
+        unlink(path);
+        spool_close(spool);
+    }
+    return result;
+}
+
+int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, uint64_t limit_bytes)
+{
+    *spool = (struct spool){.limit_bytes = limit_bytes, .size_bytes = valid_bytes};
+    spool->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (spool->fd < 0)
+        return -errno;
+    if (ftruncate(spool->fd, (off_t)valid_bytes) < 0 || lseek(spool->fd, 0, SEEK_END) < 0) {
+        int error = errno;
+        close(spool->fd);
+        return -error;
+    }
+    spool->path = alloc_text(path);
+    return 0;
+}
+
+int spool_flush(struct spool *spool)
+{
+    if (!spool->pending.length)
+        return 0;
+    int result = files_write_all(spool->fd, spool->pending.data, spool->pending.length);
+    if (result < 0) {  // a part may be there: what counts is whole flushes
+        if (ftruncate(spool->fd, (off_t)spool->size_bytes) == 0)
+            lseek(spool->fd, (off_t)spool->size_bytes, SEEK_SET);
+        spool->error = result;
+        spool->full = true;
+        return result;
+    }
+    spool->size_bytes += spool->pending.length;
+    spool->error = 0;
+    spool->full = false;
+    buffer_clear(&spool->pending);
+    return 0;
+}
+
+int spool_sync(struct spool *spool)
+{
+    spool->synced_ns = clock_monotonic_ns();
+    return fdatasync(spool->fd) < 0 ? -errno : 0;
+}
+
+bool spool_has_room(const struct spool *spool, size_t more_bytes)
+{
+    return spool->size_bytes + spool->pending.length + more_bytes <= spool->limit_bytes;
+}
+
+void spool_close(struct spool *spool)
+{
+    if (spool->fd >= 0) {
+        spool_flush(spool);
+        close(spool->fd);
+    }
+    spool->fd = -1;
+    buffer_finish(&spool->pending);
+    free(spool->path);
+    spool->path = NULL;
+}
