@@ -11,7 +11,8 @@
 
 enum { LARGE_BYTES = 512 << 10 };  // a piece of a column whose length is known to be large
 
-void column_init(struct column *column, h5_id parent, const char *name, enum h5_type type, int64_t length, bool compress)
+void column_init(struct column *column, h5_id parent, const char *name, enum h5_type type, int64_t length,
+                 bool compress)
 {
     *column = (struct column){.parent = parent, .name = name, .type = type, .length = length, .compress = compress};
 }

@@ -1,6 +1,7 @@
-// A dataset that is written from front to back: values are collected in memory and go out in large pieces. What fits one
-// piece of 64 KiB ends up contiguous, as scope-profiler leaves small datasets; what does not is chunked and grows. A column
-// whose length is known beforehand is contiguous at any size unless it is to be compressed: that is what writes fastest.
+// A dataset that is written from front to back: values are collected in memory and go out in large pieces. What fits
+// one piece of 64 KiB ends up contiguous, as scope-profiler leaves small datasets; what does not is chunked and grows.
+// A column whose length is known beforehand is contiguous at any size unless it is to be compressed: that is what
+// writes fastest.
 #ifndef SL_STORAGE_COLUMN_H
 #define SL_STORAGE_COLUMN_H
 
@@ -24,7 +25,8 @@ struct column {
     struct buffer texts;
 };
 
-void column_init(struct column *column, h5_id parent, const char *name, enum h5_type type, int64_t length, bool compress);
+void column_init(struct column *column, h5_id parent, const char *name, enum h5_type type, int64_t length,
+                 bool compress);
 
 // Append. Integers that do not fit the column's type are -ERANGE. Texts are copied, made UTF-8 on the way.
 int column_ints(struct column *column, const int64_t *values, size_t count, struct h5_error *error);

@@ -1,6 +1,6 @@
-// See h5.h. HDF5's own printing of errors is switched off at the first use; instead its error stack is read where a call
-// has failed. What is read may have been written by anyone: links into other files and data kept in other files are
-// refused, and sizes are compared with the file's before memory is asked for.
+// See h5.h. HDF5's own printing of errors is switched off at the first use; instead its error stack is read where a
+// call has failed. What is read may have been written by anyone: links into other files and data kept in other files
+// are refused, and sizes are compared with the file's before memory is asked for.
 #include "storage/h5.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ _Static_assert(sizeof(h5_id) == sizeof(hid_t), "h5_id carries HDF5's ids");
 
 enum { TEXT_BATCH = 1024, DEFLATE_LEVEL = 4 };
 
-// -- errors --------------------------------------------------------------------------------------------------------------
+// -- errors -----------------------------------------------------------------------------------------------------------
 
 static int fail(struct h5_error *error, int code, const char *text)
 {
@@ -59,7 +59,7 @@ static void silence(void)
     done = true;
 }
 
-// -- types ---------------------------------------------------------------------------------------------------------------
+// -- types ------------------------------------------------------------------------------------------------------------
 
 static hid_t string_type(void)
 {
@@ -69,28 +69,36 @@ static hid_t string_type(void)
     return type;
 }
 
+static const struct {
+    const char *name;
+    size_t offset;
+    enum h5_type type;
+} summary_fields[] = {
+    {"total", offsetof(struct h5_summary, total), H5_I64},
+    {"minimum", offsetof(struct h5_summary, minimum), H5_I64},
+    {"maximum", offsetof(struct h5_summary, maximum), H5_I64},
+    {"first", offsetof(struct h5_summary, first), H5_I64},
+    {"last", offsetof(struct h5_summary, last), H5_I64},
+    {"start_minimum", offsetof(struct h5_summary, start_minimum), H5_I64},
+    {"end_maximum", offsetof(struct h5_summary, end_maximum), H5_I64},
+    {"gpu_count", offsetof(struct h5_summary, gpu_count), H5_U64},
+    {"gpu_total", offsetof(struct h5_summary, gpu_total), H5_I64},
+    {"mean", offsetof(struct h5_summary, mean), H5_F64},
+    {"m2", offsetof(struct h5_summary, m2), H5_F64},
+};
+enum { SUMMARY_FIELDS = sizeof summary_fields / sizeof *summary_fields };
+
+static hid_t memory_type(enum h5_type type);
+
 static hid_t summary_type(void)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } integers[] = {
-        {"total", offsetof(struct h5_summary, total)},
-        {"minimum", offsetof(struct h5_summary, minimum)},
-        {"maximum", offsetof(struct h5_summary, maximum)},
-        {"first", offsetof(struct h5_summary, first)},
-        {"last", offsetof(struct h5_summary, last)},
-        {"start_minimum", offsetof(struct h5_summary, start_minimum)},
-        {"end_maximum", offsetof(struct h5_summary, end_maximum)},
-    };
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(struct h5_summary));
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        H5Tinsert(type, integers[i].name, integers[i].offset, H5T_NATIVE_INT64);
-    H5Tinsert(type, "gpu_count", offsetof(struct h5_summary, gpu_count), H5T_NATIVE_UINT64);
-    H5Tinsert(type, "gpu_total", offsetof(struct h5_summary, gpu_total), H5T_NATIVE_INT64);
-    H5Tinsert(type, "mean", offsetof(struct h5_summary, mean), H5T_NATIVE_DOUBLE);
-    H5Tinsert(type, "m2", offsetof(struct h5_summary, m2), H5T_NATIVE_DOUBLE);
-    return type;
+    hid_t compound = H5Tcreate(H5T_COMPOUND, sizeof(struct h5_summary));
+    for (int i = 0; i < SUMMARY_FIELDS; i++) {
+        hid_t member = memory_type(summary_fields[i].type);
+        H5Tinsert(compound, summary_fields[i].name, summary_fields[i].offset, member);
+        H5Tclose(member);
+    }
+    return compound;
 }
 
 static hid_t memory_type(enum h5_type type)
@@ -125,7 +133,7 @@ size_t h5_size(enum h5_type type)
     return 0;
 }
 
-// -- files ---------------------------------------------------------------------------------------------------------------
+// -- files ------------------------------------------------------------------------------------------------------------
 
 static hid_t access_list(void)
 {
@@ -199,7 +207,7 @@ int h5_close_file(h5_id file, struct h5_error *error)
     return H5Fclose(file) < 0 ? fail_hdf5(error, -EIO) : 0;
 }
 
-// -- groups --------------------------------------------------------------------------------------------------------------
+// -- groups -----------------------------------------------------------------------------------------------------------
 
 h5_id h5_group_create(h5_id parent, const char *name, struct h5_error *error)
 {
@@ -253,28 +261,25 @@ void h5_close(h5_id id)
 }
 
 struct visit {
-    int (*each)(void *context, const char *name);
+    bool (*each)(void *context, const char *name);
     void *context;
-    int result;
 };
 
 static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
     struct visit *visit = context;
     (void)group, (void)info;
-    visit->result = visit->each(visit->context, name);
-    return visit->result != 0;
+    return !visit->each(visit->context, name);
 }
 
-int h5_children(h5_id group, int (*each)(void *context, const char *name), void *context, struct h5_error *error)
+int h5_children(h5_id group, bool (*each)(void *context, const char *name), void *context, struct h5_error *error)
 {
-    struct visit visit = {each, context, 0};
-    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &visit) < 0)
-        return fail_hdf5(error, -EINVAL);
-    return visit.result;
+    struct visit visit = {each, context};
+    herr_t stopped = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &visit);
+    return stopped < 0 ? fail_hdf5(error, -EINVAL) : stopped > 0;
 }
 
-// -- datasets ------------------------------------------------------------------------------------------------------------
+// -- datasets ---------------------------------------------------------------------------------------------------------
 
 static hid_t creation_list(const struct h5_layout *layout)
 {
@@ -316,13 +321,15 @@ int h5_dataset_grow(h5_id dataset, uint64_t length, struct h5_error *error)
 }
 
 // The elements first..first+count−1 of a dataset as a file space, and an array of `count` as a memory space.
-static int select_range(hid_t dataset, uint64_t first, uint64_t count, hid_t *in_file, hid_t *in_memory, struct h5_error *error)
+static int select_range(hid_t dataset, uint64_t first, uint64_t count, hid_t *in_file, hid_t *in_memory,
+                        struct h5_error *error)
 {
     hsize_t offset = first, length = count;
     *in_file = H5Dget_space(dataset);
     *in_memory = H5Screate_simple(1, &length, NULL);
     if (*in_file >= 0 && *in_memory >= 0 &&
-        H5Sselect_hyperslab(*in_file, H5S_SELECT_SET, &offset, NULL, &length, NULL) >= 0 && H5Sselect_valid(*in_file) > 0)
+        H5Sselect_hyperslab(*in_file, H5S_SELECT_SET, &offset, NULL, &length, NULL) >= 0 &&
+        H5Sselect_valid(*in_file) > 0)
         return 0;
     fail_hdf5(error, -EINVAL);
     if (*in_file >= 0)
@@ -332,7 +339,8 @@ static int select_range(hid_t dataset, uint64_t first, uint64_t count, hid_t *in
     return error->code;
 }
 
-int h5_write(h5_id dataset, enum h5_type type, uint64_t first, uint64_t count, const void *memory, struct h5_error *error)
+int h5_write(h5_id dataset, enum h5_type type, uint64_t first, uint64_t count, const void *memory,
+             struct h5_error *error)
 {
     hid_t in_file, in_memory;
     if (count == 0)
@@ -384,6 +392,23 @@ static enum h5_kind kind_of(hid_t type)
     }
 }
 
+const char *h5_summary_lacks(h5_id dataset)
+{
+    const char *missing = NULL;
+    hid_t type = H5Dget_type(dataset);
+    bool compound = type >= 0 && H5Tget_class(type) == H5T_COMPOUND;
+    for (int i = 0; !missing && i < SUMMARY_FIELDS; i++) {
+        int member = compound ? H5Tget_member_index(type, summary_fields[i].name) : -1;
+        H5T_class_t class = member < 0 ? H5T_NO_CLASS : H5Tget_member_class(type, (unsigned)member);
+        if (class != H5T_INTEGER && class != H5T_FLOAT)
+            missing = summary_fields[i].name;
+    }
+    if (type >= 0)
+        H5Tclose(type);
+    H5Eclear2(H5E_DEFAULT);
+    return missing;
+}
+
 static uint64_t file_size(hid_t object)
 {
     hid_t file = H5Iget_file_id(object);
@@ -399,7 +424,8 @@ static bool is_stored(hid_t dataset, hid_t type, uint64_t length)
 {
     enum { DEFLATE_AT_BEST = 1100 };  // a stream of zeros shrinks to 1/1032
     uint64_t storage = H5Dget_storage_size(dataset), size = H5Tget_size(type) ? H5Tget_size(type) : 1;
-    return length == 0 || (storage <= file_size(dataset) && length <= storage / size * DEFLATE_AT_BEST + DEFLATE_AT_BEST);
+    return length == 0 ||
+           (storage <= file_size(dataset) && length <= storage / size * DEFLATE_AT_BEST + DEFLATE_AT_BEST);
 }
 
 static bool is_elsewhere(hid_t dataset)
@@ -436,20 +462,21 @@ h5_id h5_dataset_open(h5_id parent, const char *name, struct h5_shape *shape, st
     hid_t dataset = open_object(parent, name, H5I_DATASET, error);
     if (dataset < 0)
         return dataset;
-    int result = is_elsewhere(dataset) ? fail(error, -EINVAL, "its data lie in another file") : measure(dataset, shape, error);
+    int result =
+        is_elsewhere(dataset) ? fail(error, -EINVAL, "its data lie in another file") : measure(dataset, shape, error);
     if (result == 0)
         return dataset;
     H5Dclose(dataset);
     return result;
 }
 
-// -- texts ---------------------------------------------------------------------------------------------------------------
+// -- texts ------------------------------------------------------------------------------------------------------------
 
 struct text_reader {
     hid_t dataset, type;
     bool variable;
-    size_t width;           // bytes of an element in memory
-    size_t most_bytes;      // many elements may point to one text of a hostile file: together no more than the file holds
+    size_t width;       // bytes of an element in memory
+    size_t most_bytes;  // elements of a hostile file may share one text: together no more than the file holds
     struct buffer *into;
 };
 
@@ -481,7 +508,8 @@ static int read_batch(struct text_reader *reader, uint64_t first, uint64_t count
     return result;
 }
 
-static int read_all_texts(struct text_reader *reader, uint64_t first, uint64_t count, uint64_t *offsets, struct h5_error *error)
+static int read_all_texts(struct text_reader *reader, uint64_t first, uint64_t count, uint64_t *offsets,
+                          struct h5_error *error)
 {
     uint64_t most = reader->width > 4096 ? 1 : TEXT_BATCH;
     char *batch = calloc(most, reader->width);
@@ -497,7 +525,8 @@ static int read_all_texts(struct text_reader *reader, uint64_t first, uint64_t c
     return result;
 }
 
-int h5_read_texts(h5_id dataset, uint64_t first, uint64_t count, struct buffer *texts, uint64_t *offsets, struct h5_error *error)
+int h5_read_texts(h5_id dataset, uint64_t first, uint64_t count, struct buffer *texts, uint64_t *offsets,
+                  struct h5_error *error)
 {
     hid_t stored = H5Dget_type(dataset);
     if (stored < 0)
@@ -516,7 +545,7 @@ int h5_read_texts(h5_id dataset, uint64_t first, uint64_t count, struct buffer *
     return result;
 }
 
-// -- attributes ----------------------------------------------------------------------------------------------------------
+// -- attributes -------------------------------------------------------------------------------------------------------
 
 static int put_attribute(hid_t object, const char *name, hid_t type, const void *value, struct h5_error *error)
 {
@@ -570,7 +599,8 @@ static int get_scalar(hid_t attribute, hid_t type, struct h5_attribute *value, s
 {
     switch (H5Tget_class(type)) {
     case H5T_INTEGER:
-        return H5Aread(attribute, H5T_NATIVE_INT64, &value->integer) < 0 ? fail_hdf5(error, -EINVAL) : H5_ATTRIBUTE_INTEGER;
+        return H5Aread(attribute, H5T_NATIVE_INT64, &value->integer) < 0 ? fail_hdf5(error, -EINVAL)
+                                                                         : H5_ATTRIBUTE_INTEGER;
     case H5T_FLOAT:
         return H5Aread(attribute, H5T_NATIVE_DOUBLE, &value->real) < 0 ? fail_hdf5(error, -EINVAL) : H5_ATTRIBUTE_REAL;
     case H5T_STRING: return get_text(attribute, type, value, error);
@@ -607,14 +637,12 @@ static herr_t visit_attribute(hid_t object, const char *name, const H5A_info_t *
 {
     struct visit *visit = context;
     (void)object, (void)info;
-    visit->result = visit->each(visit->context, name);
-    return visit->result != 0;
+    return !visit->each(visit->context, name);
 }
 
-int h5_attributes(h5_id object, int (*each)(void *context, const char *name), void *context, struct h5_error *error)
+int h5_attributes(h5_id object, bool (*each)(void *context, const char *name), void *context, struct h5_error *error)
 {
-    struct visit visit = {each, context, 0};
-    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_attribute, &visit) < 0)
-        return fail_hdf5(error, -EINVAL);
-    return visit.result;
+    struct visit visit = {each, context};
+    herr_t stopped = H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_attribute, &visit);
+    return stopped < 0 ? fail_hdf5(error, -EINVAL) : stopped > 0;
 }

@@ -3,8 +3,8 @@
 // One thread: the serial HDF5 library has global state.
 //
 // An id is HDF5's own (hid_t is int64_t), positive when valid. Functions that make or open something return the id or a
-// negative errno; the others 0 or a negative errno. Where they fail, `error` says why, in HDF5's innermost words or, where
-// the operating system refused something, in its words ("No space left on device").
+// negative errno; the others 0 or a negative errno. Where they fail, `error` says why, in HDF5's innermost words or,
+// where the operating system refused something, in its words ("No space left on device").
 #ifndef SL_STORAGE_H5_H
 #define SL_STORAGE_H5_H
 
@@ -45,30 +45,30 @@ struct h5_summary {
 
 size_t h5_size(enum h5_type type);  // bytes of an element in memory
 
-// -- files ---------------------------------------------------------------------------------------------------------------
+// -- files ------------------------------------------------------------------------------------------------------------
 
-// Makes `path`, replacing what is there. Takes no lock: its name is the caller's own temporary one, and some file systems
-// have no locks (case L83).
+// Makes `path`, replacing what is there. Takes no lock: its name is the caller's own temporary one, and some file
+// systems have no locks (case L83).
 h5_id h5_create(const char *path, struct h5_error *error);
 
-// Opens `path` for reading. A file that another program has open for writing is refused (-EBUSY) where the file system has
-// locks. -ENOENT, -EISDIR, -EACCES as from open; -EINVAL for a file that is not HDF5 or is cut off.
+// Opens `path` for reading. A file that another program has open for writing is refused (-EBUSY) where the file system
+// has locks. -ENOENT, -EISDIR, -EACCES as from open; -EINVAL for a file that is not HDF5 or is cut off.
 h5_id h5_open(const char *path, struct h5_error *error);
 
 // Writes out and closes, with everything in it that is still open. The id is gone even where it fails.
 int h5_close_file(h5_id file, struct h5_error *error);
 
-// -- groups --------------------------------------------------------------------------------------------------------------
+// -- groups -----------------------------------------------------------------------------------------------------------
 
 h5_id h5_group_create(h5_id parent, const char *name, struct h5_error *error);
 h5_id h5_group_open(h5_id parent, const char *name, struct h5_error *error);  // -ENOENT where there is none
 bool h5_exists(h5_id parent, const char *name);                               // a direct child, of whatever kind
 void h5_close(h5_id id);                                                      // a group or dataset; ≤ 0 is left alone
 
-// Calls `each` for the names of the direct children until it returns non-zero, which is then returned.
-int h5_children(h5_id group, int (*each)(void *context, const char *name), void *context, struct h5_error *error);
+// Calls `each` for the names of the direct children until it returns false: 1 then, 0 when all were seen.
+int h5_children(h5_id group, bool (*each)(void *context, const char *name), void *context, struct h5_error *error);
 
-// -- datasets ------------------------------------------------------------------------------------------------------------
+// -- datasets ---------------------------------------------------------------------------------------------------------
 
 struct h5_layout {
     enum h5_type type;
@@ -81,7 +81,8 @@ h5_id h5_dataset_create(h5_id parent, const char *name, const struct h5_layout *
 int h5_dataset_grow(h5_id dataset, uint64_t length, struct h5_error *error);
 
 // Writes or reads `count` elements from element `first` on; `memory` is an array of `type`.
-int h5_write(h5_id dataset, enum h5_type type, uint64_t first, uint64_t count, const void *memory, struct h5_error *error);
+int h5_write(h5_id dataset, enum h5_type type, uint64_t first, uint64_t count, const void *memory,
+             struct h5_error *error);
 int h5_read(h5_id dataset, enum h5_type type, uint64_t first, uint64_t count, void *memory, struct h5_error *error);
 
 // What a dataset holds, as far as reading goes.
@@ -95,12 +96,16 @@ struct h5_shape {
 
 h5_id h5_dataset_open(h5_id parent, const char *name, struct h5_shape *shape, struct h5_error *error);
 
+// The name of the first field of struct h5_summary that the dataset's compound does not have as a number; NULL: it has
+// all.
+const char *h5_summary_lacks(h5_id dataset);
+
 // Reads texts of either kind, variable or fixed length. For each element its bytes and a final zero are appended to
 // `texts`, and the offset of its first byte is put into offsets[0..count-1]. A text that was never written reads as "".
 int h5_read_texts(h5_id dataset, uint64_t first, uint64_t count, struct buffer *texts, uint64_t *offsets,
                   struct h5_error *error);
 
-// -- attributes ----------------------------------------------------------------------------------------------------------
+// -- attributes -------------------------------------------------------------------------------------------------------
 
 int h5_attribute_put_int(h5_id object, const char *name, int64_t value, struct h5_error *error);
 int h5_attribute_put_text(h5_id object, const char *name, const char *value, struct h5_error *error);
@@ -113,8 +118,8 @@ enum h5_attribute_kind {
     H5_ATTRIBUTE_OTHER,    // arrays, also of one element; booleans (HDF5 enumerations); anything else
 };
 
-// One attribute; `integer`, `real` or `text` (appended, with a final zero) is set according to the kind returned. Text of
-// fixed length is `fixed`: the reader of scope-profiler sees bytes there. Negative errno where it cannot be read.
+// One attribute; `integer`, `real` or `text` (appended, with a final zero) is set according to the kind returned. Text
+// of fixed length is `fixed`: the reader of scope-profiler sees bytes there. Negative errno where it cannot be read.
 struct h5_attribute {
     int64_t integer;  // values beyond INT64_MAX come clipped
     double real;
@@ -123,7 +128,7 @@ struct h5_attribute {
 };
 int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value, struct h5_error *error);
 
-// Calls `each` for the names of the attributes until it returns non-zero, which is then returned.
-int h5_attributes(h5_id object, int (*each)(void *context, const char *name), void *context, struct h5_error *error);
+// Calls `each` for the names of the attributes, as h5_children.
+int h5_attributes(h5_id object, bool (*each)(void *context, const char *name), void *context, struct h5_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "storage/runwrite-parts.h"
 
-// -- tables of ours ------------------------------------------------------------------------------------------------------
+// -- tables of ours ---------------------------------------------------------------------------------------------------
 
 static int begin(struct runwrite *w, struct run_table *table, h5_id parent, const char *name,
                  const struct run_column *columns, size_t count)
@@ -15,7 +15,8 @@ static int begin(struct runwrite *w, struct run_table *table, h5_id parent, cons
         return (int)group;
     *table = (struct run_table){.name = name, .group = group, .count = count, .last_rank = -1};
     for (size_t i = 0; i < count; i++)
-        column_init(&table->columns[i], group, columns[i].name, types[columns[i].type], COLUMN_UNKNOWN, w->options.compress);
+        column_init(&table->columns[i], group, columns[i].name, types[columns[i].type], COLUMN_UNKNOWN,
+                    w->options.compress);
     return 0;
 }
 
@@ -50,7 +51,8 @@ static void drop(struct run_table *table)
     *table = (struct run_table){0};
 }
 
-int runwrite_table_begin(struct runwrite *w, const char *name, int version, const struct run_column *columns, size_t count)
+int runwrite_table_begin(struct runwrite *w, const char *name, int version, const struct run_column *columns,
+                         size_t count)
 {
     if (w->code)
         return w->code;
@@ -84,7 +86,7 @@ int runwrite_table_end(struct runwrite *w)
     return result;
 }
 
-// -- lane tables ---------------------------------------------------------------------------------------------------------
+// -- lane tables ------------------------------------------------------------------------------------------------------
 
 // Of two ranks the rows of the lower first; in a rank 0, 1, 2 …: users take results.threads[rank][i] by position.
 static const char *out_of_order(struct run_table *table, uint32_t rank, int64_t index)

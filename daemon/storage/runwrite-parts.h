@@ -9,8 +9,17 @@ enum { CALL_BATCH = 1024 };  // calls are turned into columns so many at a time,
 
 enum { EVENT_START, EVENT_END, EVENT_THREAD, EVENT_TASK, EVENT_AWAIT, EVENT_COLUMNS };
 enum {
-    INDEX_REGION, INDEX_RANK, INDEX_OFFSET, INDEX_COUNT, INDEX_LINE, INDEX_FILE, INDEX_TEXT, INDEX_TAGS, INDEX_EXCLUSIVE,
-    INDEX_SUMMARY, INDEX_COLUMNS
+    INDEX_REGION,
+    INDEX_RANK,
+    INDEX_OFFSET,
+    INDEX_COUNT,
+    INDEX_LINE,
+    INDEX_FILE,
+    INDEX_TEXT,
+    INDEX_TAGS,
+    INDEX_EXCLUSIVE,
+    INDEX_SUMMARY,
+    INDEX_COLUMNS
 };
 
 // A table whose rows go out as they come; its group exists from the first row on.
@@ -56,7 +65,8 @@ struct runwrite {
     struct run_pair *pairs;                 // (rank, region) that have a row
 };
 
-// The first error stays. `what` completes "cannot write run file PATH: …", w->error or `why` completes it. Returns the code.
+// The first error stays. `what` completes "cannot write run file PATH: …", w->error or `why` completes it. Returns the
+// code.
 int runwrite_fail(struct runwrite *w, int code, const char *what, const char *why);
 int runwrite_fail_hdf5(struct runwrite *w, const char *what);  // with what w->error holds
 

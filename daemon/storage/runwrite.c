@@ -1,5 +1,5 @@
-// See runwrite.h. Calls arrive as rows of structs and leave as columns: a batch is turned over at a time, and the columns
-// collect it (column.h). Names are written last, when it is known which have rows.
+// See runwrite.h. Calls arrive as rows of structs and leave as columns: a batch is turned over at a time, and the
+// columns collect it (column.h). Names are written last, when it is known which have rows.
 #include "storage/runwrite.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct run_pair {
     UT_hash_handle hh;
 };
 
-// -- errors --------------------------------------------------------------------------------------------------------------
+// -- errors -----------------------------------------------------------------------------------------------------------
 
 int runwrite_fail(struct runwrite *w, int code, const char *what, const char *why)
 {
@@ -54,10 +54,10 @@ const char *runwrite_error(const struct runwrite *w)
     return w->message;
 }
 
-// -- opening -------------------------------------------------------------------------------------------------------------
+// -- opening ----------------------------------------------------------------------------------------------------------
 
-// A name beside the final one that no *.h5 pattern catches. Made here and exclusively, so that HDF5, which opens by name,
-// finds a file of ours.
+// A name beside the final one that no *.h5 pattern catches. Made here and exclusively, so that HDF5, which opens by
+// name, finds a file of ours.
 static int make_temporary(struct runwrite *w)
 {
     const char *slash = strrchr(w->path, '/');
@@ -136,7 +136,8 @@ static void init_columns(struct runwrite *w)
         column_init(&w->index[i], w->index_group, index[i].name, index[i].type, COLUMN_UNKNOWN, options->compress);
     const char *names[EVENT_COLUMNS] = {deltas ? "start_deltas" : "start_times", deltas ? "durations" : "end_times",
                                         "thread_ids", "task_ids", "await_ns"};
-    enum h5_type types[EVENT_COLUMNS] = {H5_I64, H5_I64, narrowest(options->highest_thread), narrowest(options->highest_task),
+    enum h5_type types[EVENT_COLUMNS] = {H5_I64, H5_I64, narrowest(options->highest_thread),
+                                         narrowest(options->highest_task),
                                          narrowest(longest > 0 ? longest : INT64_MAX)};
     for (int i = 0; i < EVENT_COLUMNS; i++)
         column_init(&w->events[i], w->event_group, names[i], types[i], options->calls, options->compress);
@@ -161,7 +162,7 @@ int runwrite_open(struct runwrite **out, const char *path, const struct runwrite
     return 0;
 }
 
-// -- metadata ------------------------------------------------------------------------------------------------------------
+// -- metadata ---------------------------------------------------------------------------------------------------------
 
 int runwrite_metadata_int(struct runwrite *w, const char *key, int64_t value)
 {
@@ -198,9 +199,10 @@ int runwrite_fact_text(struct runwrite *w, const char *key, const char *value)
     return own_group(w) || put_text(w, w->own_group, key, value) ? runwrite_fail_hdf5(w, key) : 0;
 }
 
-// -- region names --------------------------------------------------------------------------------------------------------
+// -- region names -----------------------------------------------------------------------------------------------------
 
-// What the file can hold: no zero byte, no broken UTF-8, and no " > ", by which scope-profiler joins the names of a path.
+// What the file can hold: no zero byte, no broken UTF-8, and no " > ", by which scope-profiler joins the names of a
+// path.
 static void clean_name(struct buffer *into, const char *name, size_t length)
 {
     size_t from = 0;
@@ -257,7 +259,7 @@ static int write_names(struct runwrite *w)
     return result;
 }
 
-// -- rows and calls ------------------------------------------------------------------------------------------------------
+// -- rows and calls ---------------------------------------------------------------------------------------------------
 
 int runwrite_row_begin(struct runwrite *w, uint32_t region, uint32_t rank, const char *source_file, int64_t source_line)
 {
@@ -309,12 +311,13 @@ static int64_t add_saturating(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
-// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque: no
-// small difference of large sums, whatever the durations.
+// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque:
+// no small difference of large sums, whatever the durations.
 static void summarise(struct run_row *row, const struct batch *batch, size_t count)
 {
     struct h5_summary *all = &row->summary;
-    const int64_t *durations = batch->durations, *starts = batch->columns[EVENT_START], *ends = batch->columns[EVENT_END];
+    const int64_t *durations = batch->durations, *starts = batch->columns[EVENT_START],
+                  *ends = batch->columns[EVENT_END];
     if (row->count == 0) {
         all->minimum = INT64_MAX, all->maximum = INT64_MIN;
         all->start_minimum = INT64_MAX, all->end_maximum = INT64_MIN;
@@ -441,7 +444,7 @@ int runwrite_row_end(struct runwrite *w, int64_t exclusive_total_ns)
     return w->code;
 }
 
-// -- the end -------------------------------------------------------------------------------------------------------------
+// -- the end ----------------------------------------------------------------------------------------------------------
 
 static int end_columns(struct runwrite *w)
 {

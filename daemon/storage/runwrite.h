@@ -1,6 +1,6 @@
 // Writes a run file: scope-profiler's HDF5 layout (schema 2 or 3), plus tables of our own under /scoped_lane that its
-// reader passes over. The file grows under a temporary name beside the final one, so that the final name is a whole file
-// or none:
+// reader passes over. The file grows under a temporary name beside the final one, so that the final name is a whole
+// file or none:
 //
 //     runwrite_open(&w, "run.h5", &options)
 //     runwrite_metadata_text(w, "label", "heat") …
@@ -10,12 +10,13 @@
 //     runwrite_publish(w)
 //     runwrite_close(w)
 //
-// Rows, threads, tasks and tables may come in any order relative to each other; only a row or a table has to be ended before
-// the next of its kind begins. All times are absolute (CLOCK_MONOTONIC ns); what the file wants relative is made so here.
+// Rows, threads, tasks and tables may come in any order relative to each other; only a row or a table has to be ended
+// before the next of its kind begins. All times are absolute (CLOCK_MONOTONIC ns); what the file wants relative is made
+// so here.
 //
-// Errors. Each function returns 0 or a negative errno. The first error stays: every later call returns it again and does
-// nothing, so that checking runwrite_publish alone is enough. runwrite_error says what was tried, on what, and why it failed.
-// -EINVAL and -ERANGE mean that the caller broke a rule of this page; the rest comes from the system.
+// Errors. Each function returns 0 or a negative errno. The first error stays: every later call returns it again and
+// does nothing, so that checking runwrite_publish alone is enough. runwrite_error says what was tried, on what, and why
+// it failed. -EINVAL and -ERANGE mean that the caller broke a rule of this page; the rest comes from the system.
 //
 // One thread. Memory: about 4 MiB, plus 150 bytes for each (rank, region).
 #ifndef SL_STORAGE_RUNWRITE_H
@@ -27,7 +28,7 @@
 
 enum {
     RUN_NO_TASK = -1,
-    RUN_UNKNOWN = -1,            // the end of a thread that lives, of a task that is not done; a line, a thread nobody knows
+    RUN_UNKNOWN = -1,            // the end of a thread that lives or a task that is not done; a line or thread not known
     RUNWRITE_CALLS_UNKNOWN = -1,
 };
 
@@ -39,9 +40,11 @@ struct runwrite_options {
     int64_t start_ns;         // of the run, for all ranks: becomes metadata start_time_ns and the origin of the tables
     int64_t calls;            // exactly how many will be written, or RUNWRITE_CALLS_UNKNOWN, which is slower
     bool threads, tasks;      // were tracked: the file has lane columns and tables. tasks implies threads
-    int32_t highest_thread;   // no call has a greater thread or task index, no call waits longer: the columns get the
-    int32_t highest_task;     //   narrowest type that holds these. Index 0 is the least to say; for the wait, 0 means that
-    int64_t longest_await_ns; //   nothing is known. A call beyond them is -ERANGE
+
+    // No call has a greater thread or task index, none waits longer: the columns get the narrowest type that holds these,
+    // and a call beyond them is -ERANGE. A longest_await_ns of 0 says that nothing is known.
+    int32_t highest_thread, highest_task;
+    int64_t longest_await_ns;
 };
 
 // *w is set in any case, so that runwrite_error can be asked, and must be closed. A directory in the place of the final
@@ -56,12 +59,12 @@ void runwrite_close(struct runwrite *w);
 
 const char *runwrite_error(const struct runwrite *w);  // one line; "" while there is none; lives as long as w
 
-// -- metadata: keys of run-file.md §2.11. start_time_ns is written by open. The same key again is -EEXIST -----------------
+// -- metadata: keys of run-file.md §2.11. start_time_ns is written by open. The same key again is -EEXIST -------------
 
 int runwrite_metadata_int(struct runwrite *w, const char *key, int64_t value);
-int runwrite_metadata_text(struct runwrite *w, const char *key, const char *value);  // over 60,000 bytes: cut, and says so
+int runwrite_metadata_text(struct runwrite *w, const char *key, const char *value);  // cut beyond 60,000 bytes
 
-// -- calls ---------------------------------------------------------------------------------------------------------------
+// -- calls ------------------------------------------------------------------------------------------------------------
 
 struct run_call {
     int64_t start_ns, end_ns;  // end ≥ start, else -EINVAL
@@ -71,17 +74,19 @@ struct run_call {
 };
 
 // The number of a region name. Names that the file cannot tell apart have one number: invalid UTF-8 becomes U+FFFD, and
-// " > ", which scope-profiler joins paths by, becomes " › ". Whoever has the same name from several places writes one row for
-// them, with the source of one. A name that gets no row does not appear in the file. Never fails; a name costs a hash lookup.
+// " > ", which scope-profiler joins paths by, becomes " › ". Whoever has the same name from several places writes one
+// row for them, with the source of one. A name that gets no row does not appear in the file. Never fails; a name costs
+// a hash lookup.
 uint32_t runwrite_region(struct runwrite *w, const char *name, size_t length);
 
-// A row is what one rank called of one region: its calls in their final order, in any number of pieces. A second row for
-// the same (rank, region) is -EEXIST, found out by row_end. A row without calls is left out.
-int runwrite_row_begin(struct runwrite *w, uint32_t region, uint32_t rank, const char *source_file, int64_t source_line);
+// A row is what one rank called of one region: its calls in their final order, in any number of pieces. A second row
+// for the same (rank, region) is -EEXIST, found out by row_end. A row without calls is left out.
+int runwrite_row_begin(struct runwrite *w, uint32_t region, uint32_t rank, const char *source_file,
+                       int64_t source_line);
 int runwrite_row_calls(struct runwrite *w, const struct run_call *calls, size_t count);
 int runwrite_row_end(struct runwrite *w, int64_t exclusive_total_ns);  // −1: not computed
 
-// -- lane tables: the rows of a rank together, ranks ascending, index 0, 1, 2 … in each, else -EINVAL ----------------------
+// -- lane tables: the rows of a rank together, ranks ascending, index 0, 1, 2 … in each, else -EINVAL -----------------
 
 struct run_thread {
     uint32_t rank;
@@ -107,7 +112,7 @@ struct run_task {
 };
 int runwrite_task(struct runwrite *w, const struct run_task *task);
 
-// -- tables of ours: a group /scoped_lane/NAME with @version and a dataset for each column ---------------------------------
+// -- tables of ours: a group /scoped_lane/NAME with @version and a dataset for each column ----------------------------
 
 enum run_column_type { RUN_INT, RUN_REAL, RUN_TEXT };  // int64, double, UTF-8
 
@@ -124,7 +129,8 @@ union run_value {
 
 enum { RUN_COLUMNS_MAX = 24 };
 
-int runwrite_table_begin(struct runwrite *w, const char *name, int version, const struct run_column *columns, size_t count);
+int runwrite_table_begin(struct runwrite *w, const char *name, int version, const struct run_column *columns,
+                         size_t count);
 int runwrite_table_row(struct runwrite *w, const union run_value *values);  // as many as there are columns
 int runwrite_table_end(struct runwrite *w);
 
