@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "storage/scoped_lane_run.h"
+#include "storage/wrap.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, INSERTION_MAX = 128 };
 
@@ -194,12 +195,6 @@ static bool has_ended(const struct sl_calls *calls, uint64_t call, int64_t now_n
     return end_ns < now_ns || (end_ns == now_ns && calls->start_ns[call] != end_ns);
 }
 
-// Any times may come out of a file: differences wrap around instead of being undefined.
-static int64_t minus(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
 // `tops`: of each lane the innermost call that is open, −1 none.
 static int nest(const struct sl_calls *calls, struct sl_call_stack *stack, const struct lane_map *map, int64_t *tops,
                 struct sl_nesting_error *wrong)
@@ -220,9 +215,9 @@ static int nest(const struct sl_calls *calls, struct sl_call_stack *stack, const
         }
         stack->parent[i] = parent;
         stack->depth[i] = parent < 0 ? 0 : stack->depth[parent] + 1;
-        stack->exclusive_ns[i] = minus(end_ns, start_ns);
+        stack->exclusive_ns[i] = wrap_subtract(end_ns, start_ns);
         if (parent >= 0)
-            stack->exclusive_ns[parent] = minus(stack->exclusive_ns[parent], minus(end_ns, start_ns));
+            stack->exclusive_ns[parent] = wrap_subtract(stack->exclusive_ns[parent], wrap_subtract(end_ns, start_ns));
         *top = (int64_t)i;
     }
     return 0;
@@ -311,7 +306,8 @@ int sl_nesting_error_text(const struct sl_run *run, uint32_t rank, const struct 
 void sl_call_stack_exclusive(const struct sl_call_stack *stack, const struct sl_calls *calls, int64_t *totals)
 {
     for (size_t i = 0; i < stack->count; i++)
-        totals[calls->region[stack->order[i]]] -= minus(0, stack->exclusive_ns[i]);
+        totals[calls->region[stack->order[i]]] =
+            wrap_add(totals[calls->region[stack->order[i]]], stack->exclusive_ns[i]);
 }
 
 // Written from the end: the parents are reached from the call, not the other way.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "storage/runread.h"
+#include "storage/wrap.h"
 
 enum { PIECE = 64 << 10 };  // calls read at a time where they are not all wanted
 
@@ -32,12 +33,6 @@ static int read_legacy_column(struct sl_run *run, size_t row, const char *name, 
     return result;
 }
 
-// Any bits may come out of a file: sums wrap around instead of being undefined.
-static int64_t sum(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
 int run_read_times(struct sl_run *run, size_t row, uint64_t first, uint64_t count, int64_t *previous, int64_t *start_ns,
                    int64_t *end_ns)
 {
@@ -51,8 +46,8 @@ int run_read_times(struct sl_run *run, size_t row, uint64_t first, uint64_t coun
     if (result == 0)
         result = read_column(run, run->events[EVENT_END], offset, count, end_ns);
     for (uint64_t i = 0; result == 0 && run->deltas && i < count; i++) {
-        *previous = start_ns[i] = sum(*previous, start_ns[i]);
-        end_ns[i] = sum(start_ns[i], end_ns[i]);
+        *previous = start_ns[i] = wrap_add(*previous, start_ns[i]);
+        end_ns[i] = wrap_add(start_ns[i], end_ns[i]);
     }
     return result;
 }
@@ -61,11 +56,11 @@ int run_read_times(struct sl_run *run, size_t row, uint64_t first, uint64_t coun
 
 static void add_call(struct sl_run_row *row, uint64_t number, int64_t start_ns, int64_t end_ns)
 {
-    int64_t duration = (int64_t)((uint64_t)end_ns - (uint64_t)start_ns);
+    int64_t duration = wrap_subtract(end_ns, start_ns);
     double apart = (double)duration - row->mean_ns;  // Welford
     row->mean_ns += apart / (double)(number + 1);
     row->m2 += apart * ((double)duration - row->mean_ns);
-    row->total_ns = sum(row->total_ns, duration);
+    row->total_ns = wrap_add(row->total_ns, duration);
     row->last_ns = duration;
     if (number == 0) {
         row->first_ns = row->minimum_ns = row->maximum_ns = duration;

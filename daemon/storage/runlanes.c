@@ -7,15 +7,16 @@
 #include <string.h>
 
 #include "storage/runread.h"
+#include "storage/wrap.h"
 
 enum { THREAD_INTS = 8, TASK_INTS = 8 };
 
 // -- from columns -----------------------------------------------------------------------------------------------------
 
-// Index to lane and back, −2 − x; defined for whatever a file holds.
+// Index to lane and back.
 static int64_t mirror(int64_t number)
 {
-    return (int64_t)((uint64_t)-2 - (uint64_t)number);
+    return wrap_subtract(-2, number);
 }
 
 void sl_lane_ids(const int64_t *threads, const int64_t *tasks, size_t count, int64_t *lanes)

@@ -166,6 +166,32 @@ static int count_ranks(struct sl_run *run)
     return 0;
 }
 
+static int compare_present(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static int list_ranks(struct sl_run *run)
+{
+    const struct run_lanes *lanes = &run->lanes;
+    size_t most = run->row_count + lanes->thread_span_count + lanes->task_span_count, found = 0;
+    uint32_t *ranks = run->present = malloc((most + 1) * sizeof *ranks);
+    if (!ranks)
+        return run_fail(run, -ENOMEM, "%s", strerror(ENOMEM));
+    for (size_t i = 0; i < run->row_count; i++)
+        ranks[found++] = run->rows[i].rank;
+    for (size_t i = 0; i < lanes->thread_span_count; i++)
+        ranks[found++] = lanes->thread_spans[i].rank;
+    for (size_t i = 0; i < lanes->task_span_count; i++)
+        ranks[found++] = lanes->task_spans[i].rank;
+    qsort(ranks, found, sizeof *ranks, compare_present);
+    for (size_t i = 0; i < found; i++)
+        if (i == 0 || ranks[i - 1] != ranks[i])  // what has been moved down is equal to what it is compared with
+            ranks[run->present_count++] = ranks[i];
+    return 0;
+}
+
 struct row_key {
     uint32_t rank;
     int64_t first_ns;  // entry of the region, on any rank
@@ -241,6 +267,8 @@ static int read_all(struct sl_run *run)
     if (result == 0)
         result = count_ranks(run);
     if (result == 0)
+        result = list_ranks(run);
+    if (result == 0)
         result = sort_rows(run);
     if (result == 0)
         find_origin(run);
@@ -286,6 +314,7 @@ void sl_run_close(struct sl_run *run)
     run_texts_finish(&run->names);
     run_texts_finish(&run->files);
     free(run->groups);
+    free(run->present);
     free(run->by_rank);
     free(run->offsets);
     free(run->rows);
@@ -318,6 +347,12 @@ bool sl_run_has_tasks(const struct sl_run *run)
 uint32_t sl_run_rank_count(const struct sl_run *run)
 {
     return run->rank_count;
+}
+
+const uint32_t *sl_run_ranks(const struct sl_run *run, size_t *count)
+{
+    *count = run->present_count;
+    return run->present;
 }
 
 const char *sl_run_metadata_text(const struct sl_run *run, const char *key)

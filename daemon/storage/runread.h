@@ -64,6 +64,8 @@ struct sl_run {
 
     struct run_attributes metadata, facts;
     uint32_t rank_count;
+    size_t present_count;
+    uint32_t *present;          // ranks that have calls or rows in a lane table, ascending
     int64_t origin_ns;
 
     size_t region_count;

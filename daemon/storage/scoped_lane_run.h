@@ -49,6 +49,9 @@ bool sl_run_has_threads(const struct sl_run *run);    // calls know their thread
 bool sl_run_has_tasks(const struct sl_run *run);      // … and their task
 uint32_t sl_run_rank_count(const struct sl_run *run); // highest rank + 1, or metadata mpi_size where that is more
 
+// The ranks that the file has rows of, of regions, threads or tasks; ascending.
+const uint32_t *sl_run_ranks(const struct sl_run *run, size_t *count);
+
 // Metadata. Numbers are given as text too; NULL where the key is absent or holds something else (a list). The number of
 // a text of digits is its value; false where there is none.
 const char *sl_run_metadata_text(const struct sl_run *run, const char *key);
