@@ -19,8 +19,9 @@
 
 enum {
     TICK_MS = 500,
-    POOL_FACTOR = 3,  // libmicrohttpd's memory per connection: its own too-long reply is HTML, ours comes well before it
-    HANDLES = 3,      // poll, timer, tick
+    POOL_FACTOR = 3,   // libmicrohttpd's memory per connection: its own too-long reply is HTML, ours comes well before it
+    HANDLES = 3,       // poll, timer, tick
+    REFUSED_MAX = 32,  // connections beyond the limit that are open just to be refused
 };
 
 const struct http_limits http_limits_default = {
@@ -69,12 +70,17 @@ static struct http_peer peer_of(int fd)
     return (struct http_peer){.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
 }
 
-static unsigned connections_of(const struct http *http, uid_t uid)
+// Why one more connection of this user is too many, NULL if it is not.
+static const char *refusal(const struct http *http, uid_t uid)
 {
-    unsigned count = 0;
-    for (const struct connection *connection = http->connections; connection; connection = connection->next)
-        count += connection->peer.uid == uid && !connection->refused;
-    return count;
+    unsigned all = 0, of_uid = 0;
+    for (const struct connection *connection = http->connections; connection; connection = connection->next) {
+        all += !connection->refused;
+        of_uid += !connection->refused && connection->peer.uid == uid;
+    }
+    return of_uid >= http->limits.connections_per_uid ? "too many connections of this user"
+           : all >= http->limits.connections          ? "too many connections"
+                                                      : NULL;
 }
 
 static void on_tick(uv_timer_t *tick);
@@ -89,7 +95,8 @@ static void connection_open(struct http *http, struct MHD_Connection *mhd, void 
     connection->peer = peer_of(connection->fd);
     connection->phase = PHASE_HEADER;
     connection->deadline_ns = http_after_ms(http->limits.header_timeout_ms);
-    connection->refused = connections_of(http, connection->peer.uid) >= http->limits.connections_per_uid;
+    const char *reason = refusal(http, connection->peer.uid);
+    connection->refused = reason != NULL;
     connection->next = http->connections;
     if (connection->next)
         connection->next->previous = connection;
@@ -97,9 +104,9 @@ static void connection_open(struct http *http, struct MHD_Connection *mhd, void 
     *slot = connection;
     http->counts.connections++;
     http->counts.connections_now++;
-    if (connection->refused) {
+    if (reason) {
         http->counts.refused++;
-        cut(connection, "503 Service Unavailable", "too many connections of this user");
+        cut(connection, "503 Service Unavailable", reason);
     }
     if (!uv_is_active((uv_handle_t *)&http->tick))
         uv_timer_start(&http->tick, on_tick, TICK_MS, TICK_MS);
@@ -208,11 +215,11 @@ static struct MHD_Daemon *start(struct http *http, int listen_fd)
 {
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_on_request,
                             http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-                            MHD_OPTION_CONNECTION_LIMIT, http->limits.connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                            http_seconds(http->limits.idle_timeout_ms), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            POOL_FACTOR * http->limits.header_bytes, MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http,
-                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_URI_LOG_CALLBACK, http_on_url,
-                            http, MHD_OPTION_END);
+                            MHD_OPTION_CONNECTION_LIMIT, http->limits.connections + REFUSED_MAX,
+                            MHD_OPTION_CONNECTION_TIMEOUT, http_seconds(http->limits.idle_timeout_ms),
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_FACTOR * http->limits.header_bytes,
+                            MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+                            on_connection, http, MHD_OPTION_URI_LOG_CALLBACK, http_on_url, http, MHD_OPTION_END);
 }
 
 static void on_closed(uv_handle_t *handle)

@@ -119,7 +119,7 @@ int http_error(struct http_reply *reply, int status, const char *format, ...) __
 // What the server has seen since it opened; for /v1/status and /metrics.
 struct http_counts {
     uint64_t connections;  // accepted
-    uint64_t refused;      // of them: over the limit of their uid
+    uint64_t refused;      // of them: over a limit
     uint64_t timed_out;    // cut because headers or a body did not come
     uint64_t requests;
     uint64_t errors;  // replies of 400 and above

@@ -521,6 +521,29 @@ Test(http, of_a_hundred_connections_of_one_user_the_first_16_are_served_and_the_
     counts_until("now=1 ");
 }
 
+static void crowd(void)
+{
+    server.limits = (struct http_limits){.connections = 4};
+    server_start();
+}
+
+Test(http_crowd, beyond_the_limit_for_all_there_is_a_503_at_once_too, .init = crowd, .fini = server_stop, .timeout = 60)
+{
+    int fds[4];
+    for (int i = 0; i < 4; i++) {
+        fds[i] = raw_open();
+        cr_assert(raw_send(fds[i], "GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n"));
+        raw_expect(fds[i], "uid");
+    }
+    int fifth = raw_open();
+    raw_expect(fifth, "HTTP/1.1 503 ");
+    raw_expect_end(fifth);
+    close(fifth);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    counts_until("now=1 ");
+}
+
 static void hurry(void)
 {
     server.limits = (struct http_limits){.header_timeout_ms = 200, .idle_timeout_ms = 1000, .write_timeout_ms = 1000};
