@@ -31,7 +31,7 @@ static int run(const struct command_line *line)
 const struct command command_ps = {
     .name = "ps",
     .summary = "list the processes that are or were recorded",
-    .details = "PRODUCED is the program's own count of finished calls: it is STORED + LOST, or calls are on their way.\n"
+    .details = "PRODUCED is the program's own count of finished calls: it is STORED + LOST, or calls are on their way. "
                "LAST EVENT is how long ago the process last entered or left a region.",
     .options = options,
     .function = run,

@@ -33,7 +33,7 @@ static int run(const struct command_line *line)
 const struct command command_threads = {
     .name = "threads",
     .summary = "list threads: CPU time and the regions each is in",
-    .details = "A CPU time with \">\" is sampled, a lower bound; without, the thread's own and exact. SINCE is how long\n"
+    .details = "A CPU time with \">\" is sampled, a lower bound; without, the thread's own and exact. SINCE is how long "
                "the thread has neither entered nor left a region; STACK has the outermost region first.",
     .options = options,
     .function = run,

@@ -17,6 +17,7 @@
 
 enum {
     OPTIONS_MAX = 48,
+    FILL_COLUMNS = 96,
     LONG_BASE = 256,  // getopt's values for long options start above every letter
 };
 
@@ -278,12 +279,33 @@ static void print_option(const struct command_option *option)
     printf("  %-24s  %s%s\n", left, option->help, option->repeatable ? "; may be repeated" : "");
 }
 
+// Text filled into lines; an empty line opens a paragraph, a single line end is a blank.
+static void print_filled(const char *text)
+{
+    int column = 0;
+    while (*text) {
+        int length = (int)strcspn(text, " \n");
+        bool wrap = column && column + 1 + length > FILL_COLUMNS;
+        printf("%s%.*s", !column ? "" : wrap ? "\n" : " ", length, text);
+        column = (wrap || !column ? 0 : column + 1) + length;
+        text += length;
+        if (strncmp(text, "\n\n", 2) == 0) {
+            printf("\n\n");
+            column = 0;
+        }
+        text += strspn(text, " \n");
+    }
+    printf("\n");
+}
+
 static void print_help(const struct command *command)
 {
     printf("Usage: scoped-lane %s [OPTION...]%s%s\n\n%c%s.\n", command->name, command->operands ? " " : "",
            command->operands ? command->operands : "", toupper((unsigned char)*command->summary), command->summary + 1);
-    if (command->details)
-        printf("\n%s\n", command->details);
+    if (command->details) {
+        printf("\n");
+        print_filled(command->details);
+    }
     printf("\nOptions:\n");
     const struct command_option *option;
     for (int i = 0; (option = option_at(command, i)); i++)

@@ -54,7 +54,7 @@ struct command {
     const char *name;
     const char *summary;       // one line, for `scoped-lane --help`
     const char *operands;      // as usage shows them: "FILE"; NULL: none
-    const char *details;       // further paragraphs of --help, or NULL
+    const char *details;       // further paragraphs of --help, filled when printed; or NULL
     int operands_min;
     int operands_max;          // COMMAND_ANY: no limit
     bool stops_at_operand;     // what follows the first operand belongs to another program
