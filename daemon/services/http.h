@@ -36,7 +36,7 @@ struct http;
 
 // Limits of one server; a zero field takes the default. Idle and write timeouts are rounded up to seconds.
 struct http_limits {
-    unsigned connections;          // in all: 64
+    unsigned connections;          // in all: 64; beyond: 503 and closed
     unsigned connections_per_uid;  // 16; beyond: 503 and closed
     size_t header_bytes;           // request line and headers: 8 KiB; beyond: 414 or 431
     size_t body_bytes;             // of a POST: 64 KiB; beyond: 413
