@@ -79,7 +79,7 @@ struct command_line {
     {.name = "rundir", .argument = "DIR", .help = "ask the daemon of this runtime directory only"}
 #define COMMAND_OPTION_OUTPUT(what) {.name = "output", .letter = 'o', .argument = "FILE", .help = what}
 #define COMMAND_OPTIONS_FORM \
-    {.name = "json", .help = "print the reply as JSON"}, \
+    {.name = "json", .help = "print JSON"}, \
     {.name = "tsv", .help = "print tab-separated values, times in nanoseconds"}
 #define COMMAND_OPTION_WATCH \
     {.name = "watch", .argument = "SECONDS", .argument_optional = true, .kind = COMMAND_SECONDS, \
