@@ -255,7 +255,7 @@ bool segment_name(const struct segment *segment, const struct sl_name *name, str
         buffer_append(text, name->text, left);
     while (block && left) {
         const struct sl_name_block *at = segment_at(segment, block, sizeof *at);
-        if (!at)
+        if (!at || block % sizeof(uint64_t))
             return false;
         uint32_t part = left < SL_NAME_BLOCK_TEXT ? left : SL_NAME_BLOCK_TEXT;
         buffer_append(text, at->text, part);
