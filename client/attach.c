@@ -45,6 +45,7 @@ int attach_socket(void)
     client->socket_tried_ns = facts_clock_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < facts->place_count; i++) {
         int fd = connect_to(facts->places[i]);
+        client->place = i;
         if (fd == -EAGAIN || fd == -EMFILE || fd == -ENFILE)
             return 0;  // busy, or no descriptor to be had: it will find the segment by its name
         if (fd < 0) {
@@ -76,24 +77,42 @@ static void drop_socket(void)
     client->socket = -1;
 }
 
-void attach_hello(void)
+static void send_hello(uint32_t error)
 {
-    struct stat status;
-    if (!socket_is_ours() || fstat(client->file, &status) != 0 || status.st_ino != client->inode)
-        return;
-    struct sl_hello hello = {.magic = SL_HELLO_MAGIC, .abi = SL_ABI_VERSION, .bytes = sizeof hello, .pid = client->segment->pid};
+    struct sl_hello hello = {.magic = SL_HELLO_MAGIC, .abi = SL_ABI_VERSION, .bytes = sizeof hello, .pid = (uint32_t)getpid(),
+                             .error = error};
     if (strlen(client->path) < sizeof hello.name)
         memcpy(hello.name, client->path, strlen(client->path));
+    memcpy(hello.run_key, facts_get()->run_key, sizeof hello.run_key);
     struct iovec bytes = {&hello, sizeof hello};
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
-    control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(&control.header), &client->file, sizeof(int));
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (!error) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control.room;
+        control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(&control.header), &client->file, sizeof(int));
+    }
     if (sendmsg(client->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         drop_socket();
+}
+
+void attach_hello(void)
+{
+    struct stat status;
+    if (socket_is_ours() && fstat(client->file, &status) == 0 && status.st_ino == client->inode)
+        send_hello(0);
+}
+
+void attach_sorry(int error)
+{
+    if (!socket_is_ours())
+        return;
+    send_hello((uint32_t)error);
+    drop_socket();
 }
 
 static void take_eventfd(int fd)
@@ -125,6 +144,8 @@ static bool read_welcome(void)
         else
             close(fd);
     }
+    if (length == sizeof welcome && welcome.magic == SL_WELCOME_MAGIC && welcome.status != SL_WELCOME_OK)
+        unlink(client->path);  // refused, the daemon has said why: nobody will read it
     return length > 0;
 }
 

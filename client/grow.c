@@ -120,6 +120,7 @@ static void describe(void)
     segment->fork_depth = facts->fork_depth;
     segment->rank = facts->rank;
     memcpy(segment->run_key, facts->run_key, sizeof segment->run_key);
+    snprintf(segment->place, sizeof segment->place, "%s", facts->places[client->place]);
     segment->size = client->size;
 }
 

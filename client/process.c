@@ -97,10 +97,13 @@ bool client_start(void)
         facts->run_key[0] = 0;  // the daemon finds the parent's run; a launcher's variables were the parent's
     client->clock = facts_clock_kind();
     int result = attach_socket();
-    if (result == 0)
-        result = segment_create();
     if (result < 0)
         return off(-result);
+    result = segment_create();
+    if (result < 0) {
+        attach_sorry(-result);
+        return off(-result);
+    }
     if (!client->key_made && pthread_key_create(&client->key, thread_ended) == 0)
         client->key_made = 1;
     tell_facts();
@@ -147,6 +150,17 @@ SL_PUBLIC void sl_rank(int64_t rank)
 
 __attribute__((destructor)) static void goodbye(void)
 {
-    if (client && client->phase == CLIENT_RECORDING)
-        sl_store_release(&client->segment->goodbye, 1);
+    struct guard guard;
+    if (!client || client->phase != CLIENT_RECORDING)
+        return;
+    client_lock(&guard);
+    struct producer *self = producer_self();
+    if (self && self->row) {  // no destructor runs for the thread that calls exit
+        self->row->end = client_ticks();
+        self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        sl_store_release(&self->row->version, self->row->version + 1);
+    }
+    sl_store_release(&client->segment->goodbye, 1);
+    attach_poll();
+    client_unlock(&guard);
 }

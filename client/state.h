@@ -65,6 +65,7 @@ struct client {
     dev_t device;
     ino_t inode;
     int file;     // descriptor kept open, verified before use; -1 none
+    int place;    // runtime directory where a daemon was found, by number
     int socket;   // to the daemon, -1 none
     dev_t socket_device;
     ino_t socket_inode;
@@ -137,6 +138,7 @@ void blocks_give(struct blocks *blocks, uint64_t block);
 // ---- attach.c
 int attach_socket(void);  // under the lock: connected, or the daemon is busy: 0; no daemon: -errno
 void attach_hello(void);  // under the lock: sends the segment, never waits
+void attach_sorry(int error);  // under the lock: tells the daemon that no segment could be made, and hangs up
 void attach_poll(void);   // under the lock: reads the welcome when it is there, tries again when the socket is gone
 void attach_wake(void);   // the daemon sleeps and a ring is half full
 

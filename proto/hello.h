@@ -10,6 +10,7 @@
 #define SL_REGISTER_SOCKET "register.sock"
 #define SL_QUERY_SOCKET    "query.sock"
 #define SL_HELLO_NAME      160
+#define SL_HELLO_KEY       256
 
 enum sl_welcome_status {
     SL_WELCOME_OK = 0,
@@ -22,7 +23,10 @@ struct sl_hello {
     uint32_t abi;
     uint32_t bytes;  // sizeof(struct sl_hello)
     uint32_t pid;    // for messages; identity comes from SO_PEERCRED
-    char name[SL_HELLO_NAME];  // of the segment, "" when it lies outside the scanned directory
+    uint32_t error;  // errno when no segment could be made: no descriptor then, and the name is what was tried
+    uint32_t zero;
+    char name[SL_HELLO_NAME];  // path of the segment, "" when it does not fit
+    char run_key[SL_HELLO_KEY];  // with an error: which run misses this process
 };
 
 struct sl_welcome {
@@ -32,7 +36,7 @@ struct sl_welcome {
     uint32_t daemon_pid;
 };
 
-SL_ASSERT_SIZE(sl_hello, 176);
+SL_ASSERT_SIZE(sl_hello, 440);
 SL_ASSERT_SIZE(sl_welcome, 16);
 
 #endif

@@ -29,6 +29,7 @@
 #define SL_HEADER_BYTES   4096
 #define SL_EXTENT_ALIGN   4096
 #define SL_RUN_KEY_BYTES  256
+#define SL_PLACE_BYTES    112
 #define SL_TABLE_FIRST    96
 #define SL_TABLE_NEXT     128
 #define SL_RANK_NONE      INT64_MIN
@@ -74,8 +75,9 @@ struct sl_segment {
     int64_t created_realtime_ns;
     int32_t world_size;  // as the launcher says, 0 unknown
     uint32_t fork_depth;  // how many forks followed since the program was executed
-    char run_key[SL_RUN_KEY_BYTES];
-    uint64_t zero0[18];
+    char run_key[SL_RUN_KEY_BYTES];  // "" leaves it to the daemon, which knows the ancestors
+    char place[SL_PLACE_BYTES];      // runtime directory of the daemon it is meant for: another one's scan leaves it alone
+    uint64_t zero0[4];
 
     // 512: the client's line
     uint64_t size;      // bytes of the file that are mapped and allocated
@@ -107,6 +109,7 @@ struct sl_segment {
 
 SL_ASSERT_SIZE(sl_extent, 32);
 SL_ASSERT_AT(sl_segment, run_key, 112);
+SL_ASSERT_AT(sl_segment, place, 368);
 SL_ASSERT_AT(sl_segment, size, 512);
 SL_ASSERT_AT(sl_segment, elsewhere_produced, 640);
 SL_ASSERT_AT(sl_segment, control, 768);

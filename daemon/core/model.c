@@ -398,16 +398,32 @@ static struct ledger *ledger_of(struct model_process *process, uint32_t slot)
     return at ? &at->ledger : NULL;
 }
 
+void model_rebase(struct ledger *base, const struct ledger *accounted)
+{
+    base->produced += accounted->stored + model_lost(accounted);
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        base->lost[reason] += accounted->lost[reason];
+    base->unmatched += accounted->unmatched;
+    base->abandoned += accounted->abandoned;
+    base->crossing += accounted->crossing;
+    base->steps_refused += accounted->steps_refused;
+    base->stale_tasks += accounted->stale_tasks;
+}
+
 void model_set_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger)
 {
     struct ledger *to = ledger_of(process, slot);
     if (!to)
         return;
-    struct ledger before = *to;
-    *to = *ledger;
-    to->stored = before.stored;
-    for (int reason = SL_LOST_CLIENT_COUNT; reason < SL_LOST_COUNT; reason++)
-        to->lost[reason] = before.lost[reason];
+    const struct ledger *base = slot == FACTS_ELSEWHERE ? &process->elsewhere_base : &process->slots[slot].base;
+    to->produced = ledger->produced - base->produced;
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        to->lost[reason] = ledger->lost[reason] - base->lost[reason];
+    to->unmatched = ledger->unmatched - base->unmatched;
+    to->abandoned = ledger->abandoned - base->abandoned;
+    to->crossing = ledger->crossing - base->crossing;
+    to->steps_refused = ledger->steps_refused - base->steps_refused;
+    to->stale_tasks = ledger->stale_tasks - base->stale_tasks;
 }
 
 void model_restore_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger)

@@ -41,6 +41,7 @@ struct model_task {
     struct task_facts facts;
     char *name, *coro_name;
     uint64_t calls;
+    uint64_t row;  // offset of its row in a live segment, 0 unknown
 };
 
 struct model_slot {
@@ -48,6 +49,7 @@ struct model_slot {
     uint32_t owner;  // thread index, SL_RING_FREE before the first THREAD record
     uint64_t calls;  // consumed, stored or lost here
     struct ledger ledger;
+    struct ledger base;  // what an earlier part of the run has accounted for: taken off the producer's counters
     uint64_t newest_start;  // lane and start of the newest call: what a kill may have left open though it is published
     uint32_t newest_task, newest_thread;
 };
@@ -69,7 +71,7 @@ struct model_process {
     uint64_t tasks_known, tasks_folded;
     struct model_slot *slots;
     uint32_t slot_count;
-    struct ledger elsewhere;
+    struct ledger elsewhere, elsewhere_base;
     struct open_facts *open;  // the latest snapshot of open calls
     uint32_t open_count;
     struct open_facts *ended_open;  // ENDED_OPEN records: calls open when their task or thread ended
@@ -127,6 +129,8 @@ void model_records(struct model *model, struct model_process *process, uint32_t 
 
 // The producer's counters of a ring (or FACTS_ELSEWHERE), as read now; `stored` and the daemon's reasons are kept as they are.
 void model_set_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger);
+// What a continuation takes off: the earlier base and what its part has accounted for.
+void model_rebase(struct ledger *base, const struct ledger *accounted);
 // A whole ledger as spooled.
 void model_restore_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger);
 

@@ -60,7 +60,7 @@ int segment_open(struct segment *segment, int fd, const char *path, char *proble
     uint64_t magic = sl_load_acquire(&segment_header(segment)->magic);
     memcpy(&segment->identity, base, offsetof(struct sl_segment, size));
     segment->identity.magic = magic;
-    segment->identity.run_key[SL_RUN_KEY_BYTES - 1] = 0;
+    segment->identity.run_key[SL_RUN_KEY_BYTES - 1] = segment->identity.place[SL_PLACE_BYTES - 1] = 0;
     int result = check_identity(&segment->identity, (uint64_t)status.st_size, problem);
     if (result == 0 && (!segment_refresh(segment) || segment_is_broken(segment)))
         result = refuse(problem, EBADMSG, "its table of extents does not hold together");
@@ -196,6 +196,12 @@ static bool next_extent(struct segment *segment)
         return false;
     segment->string_next = segment->strings[++segment->string_extent];
     return true;
+}
+
+void segment_rewind_strings(struct segment *segment)
+{
+    segment->string_extent = 0;
+    segment->string_next = segment->string_extents ? segment->strings[0] : 0;
 }
 
 int segment_next_string(struct segment *segment, struct segment_string *string, struct buffer *text)

@@ -79,6 +79,7 @@ struct segment_string {
     const char *name, *file;  // into a buffer that the next call overwrites; not zero-terminated
 };
 struct buffer;
+void segment_rewind_strings(struct segment *segment);  // read them all again
 int segment_next_string(struct segment *segment, struct segment_string *string, struct buffer *text);
 
 // Copies a row's text (UTF-8, checked and repaired by the caller) of at most SL_NAME_LENGTH_LIMIT bytes, zero-terminated. False when it moved.

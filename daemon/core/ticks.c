@@ -10,7 +10,8 @@
 #include "base/files.h"
 #include "proto/segment.h"
 
-#define RATE_JUMP 0.001
+#define RATE_JUMP   0.001
+#define CLOSE_NS    100000000  // an anchor this near to the one before replaces it: a short piece has a noisy rate
 
 void ticks_init(struct ticks *ticks, size_t keep)
 {
@@ -66,6 +67,8 @@ bool ticks_add(struct ticks *ticks, const struct anchor *anchor)
         if (anchor->ticks <= last->ticks || anchor->monotonic_ns <= last->monotonic_ns)
             return false;
         judge(ticks, anchor);
+        if (ticks->count > 1 && anchor->monotonic_ns - last->monotonic_ns < CLOSE_NS)
+            ticks->count--;
     }
     if (ticks->keep && ticks->count >= ticks->keep)
         thin(ticks);

@@ -57,9 +57,10 @@ int run_read_times(struct sl_run *run, size_t row, uint64_t first, uint64_t coun
 static void add_call(struct sl_run_row *row, uint64_t number, int64_t start_ns, int64_t end_ns)
 {
     int64_t duration = wrap_subtract(end_ns, start_ns);
-    double apart = (double)duration - row->mean_ns;  // Welford
+    double distance = number ? (double)wrap_subtract(duration, row->first_ns) : 0;
+    double apart = distance - row->mean_ns;  // Welford, of distances from the first duration until the row is done
     row->mean_ns += apart / (double)(number + 1);
-    row->m2 += apart * ((double)duration - row->mean_ns);
+    row->m2 += apart * (distance - row->mean_ns);
     row->total_ns = wrap_add(row->total_ns, duration);
     row->last_ns = duration;
     if (number == 0) {

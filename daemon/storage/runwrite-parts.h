@@ -42,7 +42,7 @@ struct run_row {
     uint64_t first;    // call of the row in the file
     uint64_t count;
     int64_t previous_start_ns;
-    struct h5_summary summary;  // mean and m2 of the calls so far
+    struct h5_summary summary;  // of the calls so far; until the row ends, mean is the distance from `first`
 };
 
 struct runwrite {

@@ -311,8 +311,8 @@ static int64_t add_saturating(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
-// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque:
-// no small difference of large sums, whatever the durations.
+// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque, all
+// of them of distances from the first duration: no small difference of large sums, whatever the durations.
 static void summarise(struct run_row *row, const struct batch *batch, size_t count)
 {
     struct h5_summary *all = &row->summary;
@@ -332,9 +332,14 @@ static void summarise(struct run_row *row, const struct batch *batch, size_t cou
         all->start_minimum = starts[i] < all->start_minimum ? starts[i] : all->start_minimum;
         all->end_maximum = ends[i] > all->end_maximum ? ends[i] : all->end_maximum;
     }
-    double mean = (double)total / (double)count, squares = 0;
+    double mean = 0, squares = 0;
     for (size_t i = 0; i < count; i++)
-        squares += ((double)durations[i] - mean) * ((double)durations[i] - mean);
+        mean += (double)(durations[i] - all->first);
+    mean /= (double)count;
+    for (size_t i = 0; i < count; i++) {
+        double distance = (double)(durations[i] - all->first) - mean;
+        squares += distance * distance;
+    }
     double before = (double)row->count, together = before + (double)count, apart = mean - all->mean;
     all->mean += apart * (double)count / together;
     all->m2 += squares + apart * apart * before * (double)count / together;
@@ -421,6 +426,7 @@ static int write_index_row(struct runwrite *w, int64_t exclusive_total_ns)
     };
     const char *texts[INDEX_COLUMNS] = {[INDEX_FILE] = row->source_file, [INDEX_TEXT] = "", [INDEX_TAGS] = "[]"};
     int result = 0;
+    row->summary.mean = (double)row->summary.total / (double)row->count;
     for (int i = 0; result == 0 && i < INDEX_COLUMNS; i++)
         result = i == INDEX_SUMMARY ? column_summary(&w->index[i], &row->summary, error) :
                  texts[i]           ? column_text(&w->index[i], texts[i], error) :
@@ -535,8 +541,10 @@ void runwrite_close(struct runwrite *w)
     if (!w)
         return;
     close_file(w);
-    if (w->created)
+    if (w->created) {
+        (void)!truncate(w->temporary, 0);  // HDF5 keeps a file open that it could not close
         unlink(w->temporary);
+    }
     free_names(w);
     free(w->row.source_file);
     free(w->temporary);

@@ -1,0 +1,171 @@
+// The daemon: what its parts share. One libuv loop, one thread.
+//
+//    clients.c   who is there: register.sock, the scan for segments, liveness, the end of a process
+//    pump.c      rings, rows and strings of a client into its run's model and spool
+//    sampler.c   CPU time of threads from /proc
+//    runs.c      which run a process belongs to, when a run ends, the converter
+//    query.c     the answers on query.sock
+//    service.c   lock, sockets, signals, the loop
+//
+// Lifetimes: a run outlives its clients (its model is what queries show) until it is forgotten; a client lives from adoption
+// until its segment is drained after its process has ended.
+#ifndef SL_SERVICES_DAEMON_H
+#define SL_SERVICES_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "core/model.h"
+#include "core/segment.h"
+#include "storage/spool.h"
+
+struct daemon_options {
+    const char *rundir;   // NULL: by base/rundir.h
+    const char *output;   // directory of service runs; NULL: the first process's working directory
+    const char *spool;    // directory of spools; NULL: beside the output
+    uint64_t spool_limit;  // bytes per run; 0: the smaller of 16 GiB and half of what is free
+    const char *config;
+    bool private_mode;    // started by `scoped-lane run`: ends when its members have gone and their run is published
+    int ready_fd;         // a byte is written here when ready; -1 none
+};
+
+enum run_state { RUN_RECORDING, RUN_CONVERTING, RUN_PUBLISHED, RUN_FAILED };
+
+// A `scoped-lane run` that waits for this run.
+struct member {
+    pid_t pid;
+    uint64_t start_time;
+    bool left;
+};
+
+struct run {
+    struct daemon *daemon;
+    struct run *next;
+    uint64_t number;  // rising
+    char id[17];      // 64 bits in hex
+    char *key;      // "uid:…"
+    uid_t uid;
+    gid_t gid;
+    enum run_state state;
+    char *output;   // the run file's final path; NULL until known
+    char *problem;  // why it failed; NULL
+    struct model model;
+    struct spool spool;
+    bool has_spool;
+    uint32_t part;            // 1, then continuations 2, 3 …
+    uint32_t clients;         // still attached
+    struct member *members;
+    uint32_t member_count;
+    uint32_t members_expected;
+    bool finish_asked;
+    int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
+    int64_t ledger_spooled_ns;
+    uint32_t unable;          // processes that could not make a segment
+    char *unable_words;
+    // the converter
+    uv_process_t *converter;
+    uv_pipe_t *converter_words;
+    struct buffer converter_line, converter_text;  // the line being read; its last words
+    double progress;          // 0 … 1
+    uint64_t published_calls, published_lost;
+};
+
+struct client {
+    struct daemon *daemon;
+    struct client *next;
+    struct run *run;
+    struct model_process *process;
+    struct segment segment;
+    pid_t pid;
+    uint64_t start_time;
+    int socket;             // -1 none
+    uv_poll_t *socket_poll;
+    int pidfd;              // -1 none
+    bool gone;              // the process has ended
+    bool drained;
+    bool broken;
+    int64_t gone_ns;
+    int64_t maps_checked_ns;
+    // what was seen of rows, by number
+    uint32_t *thread_versions, *task_versions;
+    uint32_t thread_rows, task_rows;
+    int64_t tasks_scanned_ns, ledger_ns, open_ns, samples_ns;
+    // to be given back once the spool has it
+    struct release {
+        uint32_t slot;
+        uint64_t next;
+    } *releases;
+    uint32_t release_count, release_room;
+    uint32_t **spooled_states;
+    uint32_t spooled_count, spooled_room;
+    int *schedstat;  // descriptors by thread index, -1 none
+    uint32_t schedstat_count;
+};
+
+struct daemon {
+    struct daemon_options options;
+    uv_loop_t loop;
+    char rundir[4096];
+    char host[256];
+    int lock_fd;
+    int eventfd;
+    uint32_t clock_kind;
+    struct ticks clock;          // anchors of this machine, shared by all runs
+    struct client *clients;
+    uint32_t client_count, without_socket;
+    struct run *runs;            // newest first
+    uint64_t runs_made;
+    uint64_t generation;         // rises with each drain that found something
+    uv_poll_t *register_poll, *wake_poll;
+    uv_timer_t pump_timer, sample_timer, second_timer;
+    uv_signal_t signals[3];
+    struct http *http;
+    bool ending;
+    int64_t started_ns;
+    int64_t end_deadline_ns;
+    uint32_t pump_period_ms;
+    uint64_t refused;
+    char last_refusal[512];
+    int exit_status;
+    bool had_member;
+};
+
+// ---- service.c
+int service_run(const struct daemon_options *options);  // until it is told to end; the program's exit status
+void service_end(struct daemon *daemon);                // final drain, seal, convert, exit
+
+// ---- clients.c
+int clients_listen(struct daemon *daemon, int fd);   // takes the listening register.sock over
+void clients_scan(struct daemon *daemon);            // adopts segments that lie in the directory
+void clients_check(struct daemon *daemon);           // who has ended?
+void clients_close_all(struct daemon *daemon);       // at the daemon's end: segments stay, for the next one, unless drained
+void client_close(struct client *client);            // the process is over and drained
+
+// ---- pump.c
+bool pump_client(struct client *client, bool last);  // true when it found something; last: everything, open calls too
+void pump_all(struct daemon *daemon);
+
+// ---- sampler.c
+void sampler_run(struct daemon *daemon, bool busy_only);  // all threads, or those with many calls since their last sample
+void sampler_forget(struct client *client);
+
+// ---- runs.c
+struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid);
+struct run *runs_find(struct daemon *daemon, const char *id_or_key);
+struct run *runs_join(struct daemon *daemon, const char *key, const char *output, uid_t uid, gid_t gid, pid_t pid, uint32_t expected,
+                      char *problem, size_t size);
+bool runs_leave(struct run *run, pid_t pid);
+void runs_finish(struct run *run);          // ends it now
+void runs_check(struct daemon *daemon);     // ends what is over
+bool runs_settled(const struct daemon *daemon);
+int runs_flush(struct run *run);
+void runs_free_all(struct daemon *daemon);
+const char *runs_state_name(const struct run *run);
+void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t pid, const char *path, int error);
+
+// ---- query.c
+int query_listen(struct daemon *daemon, int fd);
+
+#endif

@@ -1,0 +1,415 @@
+// The pump: from a client's shared memory into its run's model and spool. The order makes it exactly once: copy and note
+// what may be given back; write the spool; only then move tails and mark rows SPOOLED. When the spool cannot be written, nothing is
+// given back, and the producers count what no longer fits.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "core/drain.h"
+#include "core/lanes.h"
+#include "core/procfs.h"
+#include "services/daemon.h"
+
+enum {
+    BATCH_RECORDS = 32768,        // 1 MiB
+    BUDGET_RECORDS = 1 << 20,      // per client and round
+    TASK_SCAN_PERIOD_MS = 250,
+    LEDGER_PERIOD_MS = 1000,
+    OPEN_PERIOD_MS = 5000,
+};
+
+static bool is_due(int64_t *last_ns, int64_t now_ns, int64_t period_ms, bool last)
+{
+    if (!last && now_ns - *last_ns < period_ms * 1000000)
+        return false;
+    *last_ns = now_ns;
+    return true;
+}
+
+// ---- strings
+
+static bool pump_strings(struct client *client)
+{
+    struct buffer text = {0};
+    struct segment_string string;
+    bool found = false;
+    int result;
+    while ((result = segment_next_string(&client->segment, &string, &text)) > 0) {
+        found = true;
+        model_string(&client->run->model, client->process, string.type, string.id, string.name, string.name_length, string.file,
+                     string.file_length, string.line);
+        spool_put_string(&client->run->spool, client->process->number, string.type, string.id, string.line, string.name,
+                         string.name_length, string.file, string.file_length);
+    }
+    client->broken = client->broken || result < 0;
+    buffer_finish(&text);
+    return found;
+}
+
+// ---- rows
+
+static void note_spooled(struct client *client, uint32_t *state)
+{
+    if (client->spooled_count == client->spooled_room) {
+        client->spooled_room = client->spooled_room ? client->spooled_room * 2 : 64;
+        client->spooled_states = alloc_resize(client->spooled_states, client->spooled_room, sizeof *client->spooled_states);
+    }
+    client->spooled_states[client->spooled_count++] = state;
+}
+
+// The version seen of row `number`; the array grows with the rows.
+static uint32_t *version_of(uint32_t **versions, uint32_t *count, uint32_t number)
+{
+    if (number >= *count) {
+        uint32_t larger = *count ? *count : 64;
+        while (larger <= number)
+            larger *= 2;
+        *versions = alloc_resize(*versions, larger, sizeof **versions);
+        memset(*versions + *count, 0, (larger - *count) * sizeof **versions);
+        *count = larger;
+    }
+    return &(*versions)[number];
+}
+
+// The end of the thread that called exit stands in its row before the process has ended: it counts only then.
+static struct thread_facts thread_facts_of(const struct sl_thread_row *row, bool process_ended, size_t name_length)
+{
+    bool over = row->state == SL_ROW_DONE || (process_ended && row->end);
+    return (struct thread_facts){.index = row->index, .native_id = row->native_id, .ident = row->ident, .flags = row->flags,
+                                 .slot = row->slot, .start = row->start, .end = over ? row->end : 0,
+                                 .cpu_ns = row->cpu_ns, .cpu_exact = over,
+                                 .name_length = (uint32_t)name_length};
+}
+
+// A done thread's row is final when the kernel no longer knows the thread: a late destructor may still revive it.
+static bool thread_is_gone(const struct client *client, uint32_t tid)
+{
+    struct procfs_stat stat;
+    return client->gone || procfs_stat((uint32_t)client->pid, tid, &stat) < 0;
+}
+
+static bool pump_thread(struct client *client, struct sl_thread_row *shared, uint32_t number)
+{
+    uint32_t *seen = version_of(&client->thread_versions, &client->thread_rows, number);
+    uint32_t state = sl_load_acquire(&shared->state), version = sl_load_acquire(&shared->version);
+    if (state != SL_ROW_LIVE && state != SL_ROW_DONE)
+        return false;
+    bool is_new = version != *seen || (client->gone && state == SL_ROW_LIVE && shared->end);
+    struct sl_thread_row row;
+    struct buffer name = {0};
+    if (is_new && (segment_thread_row(&client->segment, shared, &row, &name) || client->gone)) {
+        struct thread_facts facts = thread_facts_of(&row, client->gone, name.length);
+        model_set_thread(client->process, &facts, name.data ? name.data : "");
+        spool_put_thread(&client->run->spool, client->process->number, &facts, name.data ? name.data : "");
+        *seen = version;
+    }
+    buffer_finish(&name);
+    if (state == SL_ROW_DONE && version == *seen && thread_is_gone(client, sl_load_relaxed(&shared->native_id)))
+        note_spooled(client, &shared->state);
+    return is_new;
+}
+
+static bool pump_threads(struct client *client)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < client->segment.thread_extents; i++) {
+        const struct segment_rows *rows = &client->segment.threads[i];
+        struct sl_thread_row *row = (struct sl_thread_row *)(void *)(client->segment.map.base + rows->offset);
+        for (uint32_t j = 0; j < rows->count; j++)
+            found |= pump_thread(client, &row[j], rows->first + j);
+    }
+    return found;
+}
+
+// A block whose writer died within a step's change: suspended is rebuilt, and the row said to be a bound.
+static void rebuild(struct task_facts *facts)
+{
+    facts->steps_bound = 1;
+    uint64_t span = facts->step_started > facts->first_step ? facts->step_started - facts->first_step : 0;
+    facts->suspended = span > facts->running ? span - facts->running : 0;
+}
+
+static struct task_facts task_facts_of(const struct sl_task_row *row, size_t name_length, size_t coro_name_length)
+{
+    const struct sl_lane *lane = &row->lane;
+    return (struct task_facts){.index = row->index, .thread = lane->thread, .kind = row->kind, .created = row->created,
+                               .done = row->done, .steps = lane->steps, .running = lane->running, .suspended = lane->suspended,
+                               .longest_step = lane->longest_step, .first_step = lane->first_step,
+                               .step_started = lane->step_started, .last_step_end = lane->last_step_end,
+                               .stepping = lane->stepping, .name_length = (uint32_t)name_length,
+                               .coro_name_length = (uint32_t)coro_name_length};
+}
+
+static bool pump_task(struct client *client, struct sl_task_row *shared, uint32_t number, bool all)
+{
+    uint32_t *seen = version_of(&client->task_versions, &client->task_rows, number);
+    uint32_t state = sl_load_acquire(&shared->state), version = sl_load_acquire(&shared->version);
+    if ((state != SL_ROW_LIVE && state != SL_ROW_DONE) || (version == *seen && !(all && state == SL_ROW_LIVE)))
+        return false;
+    struct sl_task_row row;
+    struct buffer name = {0}, coro_name = {0};
+    bool whole = segment_task_row(&client->segment, shared, &row, &name, &coro_name);
+    if (whole || client->gone) {
+        struct task_facts facts = task_facts_of(&row, name.length, coro_name.length);
+        if (!whole)
+            rebuild(&facts);
+        const char *names[2] = {name.data ? name.data : "", coro_name.data ? coro_name.data : ""};
+        model_set_task(&client->run->model, client->process, &facts, names[0], names[1]);
+        struct model_task *task = model_task(client->process, facts.index);
+        if (task)
+            task->row = (uint64_t)((const char *)shared - client->segment.map.base);
+        spool_put_task(&client->run->spool, client->process->number, &facts, names[0], names[1]);
+        *seen = version;
+        if (state == SL_ROW_DONE)
+            note_spooled(client, &shared->state);
+    }
+    buffer_finish(&name);
+    buffer_finish(&coro_name);
+    return true;
+}
+
+static bool pump_tasks(struct client *client, bool all)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < client->segment.task_extents; i++) {
+        const struct segment_rows *rows = &client->segment.tasks[i];
+        struct sl_task_row *row = (struct sl_task_row *)(void *)(client->segment.map.base + rows->offset);
+        for (uint32_t j = 0; j < rows->count; j++)
+            found |= pump_task(client, &row[j], rows->first + j, all);
+    }
+    return found;
+}
+
+// A DONE record names its row, so that finished rows are freed promptly and not only by the scan.
+static void pump_done_hints(struct client *client, const struct sl_record *records, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sl_record_kind(&records[i]) != SL_DONE)
+            continue;
+        uint64_t offset = sl_record_await_field(&records[i]) << 6;
+        for (uint32_t j = 0; j < client->segment.task_extents; j++) {
+            const struct segment_rows *rows = &client->segment.tasks[j];
+            uint64_t within = offset - rows->offset;
+            if (offset < rows->offset || within % sizeof(struct sl_task_row) || within / sizeof(struct sl_task_row) >= rows->count)
+                continue;
+            struct sl_task_row *row = (struct sl_task_row *)(void *)(client->segment.map.base + offset);
+            if (sl_load_acquire(&row->state) == SL_ROW_DONE)
+                pump_task(client, row, rows->first + (uint32_t)(within / sizeof *row), false);
+        }
+    }
+}
+
+// ---- rings
+
+static void note_release(struct client *client, uint32_t slot, uint64_t next)
+{
+    if (client->release_count == client->release_room) {
+        client->release_room = client->release_room ? client->release_room * 2 : 16;
+        client->releases = alloc_resize(client->releases, client->release_room, sizeof *client->releases);
+    }
+    client->releases[client->release_count++] = (struct release){slot, next};
+}
+
+static size_t count_calls(const struct sl_record *records, size_t count)
+{
+    size_t calls = 0;
+    for (size_t i = 0; i < count; i++)
+        calls += (size_t)sl_record_is_call(&records[i]);
+    return calls;
+}
+
+static void take_batch(struct client *client, uint32_t slot_number, uint64_t first, const struct sl_record *records, size_t count)
+{
+    struct run *run = client->run;
+    bool room = run->has_spool && spool_has_room(&run->spool, count * sizeof *records);
+    model_records(&run->model, client->process, slot_number, first, records, count, room ? -1 : SL_LOST_SPOOL_FULL, NULL, NULL);
+    if (room)
+        spool_put_records(&run->spool, client->process->number, slot_number, first, records, count);
+    else
+        spool_put_dropped(&run->spool, client->process->number, slot_number, first + count, count_calls(records, count));
+    pump_done_hints(client, records, count);
+}
+
+// Drains one ring, at most `budget` records. Returns how many.
+static uint64_t pump_ring(struct client *client, uint32_t number, uint64_t budget)
+{
+    static struct sl_record batch[BATCH_RECORDS];
+    uint64_t done = 0;
+    while (done < budget) {
+        struct model_slot *slot = model_slot(client->process, number);
+        uint64_t first = slot->next;
+        int64_t count = drain_copy(&client->segment, number, first, batch, BATCH_RECORDS);
+        if (count < 0)
+            client->broken = true;
+        if (count <= 0)
+            break;
+        pump_strings(client);  // a record's names were published before it: they are there now, and go first
+        take_batch(client, number, first, batch, (size_t)count);
+        done += (uint64_t)count;
+        note_release(client, number, first + (uint64_t)count);
+        if (count < BATCH_RECORDS / 2)
+            break;
+    }
+    return done;
+}
+
+static struct ledger read_ledger(const struct sl_ring *ring)
+{
+    struct ledger ledger = {.produced = sl_load_relaxed(&ring->produced), .unmatched = sl_load_relaxed(&ring->unmatched),
+                            .abandoned = sl_load_relaxed(&ring->abandoned), .crossing = sl_load_relaxed(&ring->crossing),
+                            .steps_refused = sl_load_relaxed(&ring->steps_refused),
+                            .stale_tasks = sl_load_relaxed(&ring->stale_tasks)};
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        ledger.lost[reason] = sl_load_relaxed(&ring->lost[reason]);
+    return ledger;
+}
+
+// After its end a process's ring may hold one call that was begun and never published.
+static void count_in_flight(struct model_slot *slot)
+{
+    struct ledger *ledger = &slot->ledger;
+    uint64_t known = ledger->stored + model_lost(ledger) - ledger->lost[SL_LOST_IN_FLIGHT];
+    ledger->lost[SL_LOST_IN_FLIGHT] = ledger->produced > known ? ledger->produced - known : 0;
+}
+
+static void pump_ledgers(struct client *client, bool spool_them)
+{
+    struct model_process *process = client->process;
+    for (uint32_t i = 0; i < client->segment.slot_count; i++) {
+        struct ledger ledger = read_ledger(segment_ring(&client->segment, i));
+        model_set_ledger(process, i, &ledger);
+        struct model_slot *slot = model_slot(process, i);
+        if (client->gone)
+            count_in_flight(slot);
+        if (spool_them)
+            spool_put_ledger(&client->run->spool, process->number, i, &slot->ledger);
+    }
+    const struct sl_segment *header = segment_header(&client->segment);
+    struct ledger elsewhere = {.produced = sl_load_relaxed(&header->elsewhere_produced)};
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        elsewhere.lost[reason] = sl_load_relaxed(&header->elsewhere_lost[reason]);
+    model_set_ledger(process, FACTS_ELSEWHERE, &elsewhere);
+    if (spool_them)
+        spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);
+}
+
+// ---- open calls
+
+struct open_list {
+    struct open_facts *facts;
+    uint32_t count, room;
+};
+
+static void add_open(struct client *client, struct open_list *list, const struct lane_view *view, bool is_task)
+{
+    for (uint32_t i = 0; i < view->depth; i++) {
+        struct open_facts open = {.thread = is_task ? FACTS_NO_THREAD : view->thread,
+                                  .task = is_task ? view->task : SL_TASK_NONE, .region = view->calls[i].region, .position = i,
+                                  .start = view->calls[i].start};
+        if (model_is_published(client->process, &open))
+            continue;
+        if (list->count == list->room) {
+            list->room = list->room ? list->room * 2 : 64;
+            list->facts = alloc_resize(list->facts, list->room, sizeof *list->facts);
+        }
+        list->facts[list->count++] = open;
+    }
+    if (view->since > client->process->status.last_event)
+        client->process->status.last_event = view->since;
+}
+
+static void pump_open(struct client *client)
+{
+    struct open_list list = {0};
+    static struct lane_view view;
+    for (uint32_t i = 0; i < client->segment.slot_count; i++) {
+        struct sl_ring *ring = segment_ring(&client->segment, i);
+        lanes_read(&client->segment, sl_ring_lane(ring), SL_THREAD_ENTRIES, &view);
+        add_open(client, &list, &view, false);
+    }
+    for (uint32_t i = 0; i < client->segment.task_extents; i++) {
+        const struct segment_rows *rows = &client->segment.tasks[i];
+        struct sl_task_row *row = (struct sl_task_row *)(void *)(client->segment.map.base + rows->offset);
+        for (uint32_t j = 0; j < rows->count; j++) {
+            if (sl_load_acquire(&row[j].state) != SL_ROW_LIVE)
+                continue;
+            lanes_read(&client->segment, &row[j].lane, SL_TASK_ENTRIES, &view);
+            add_open(client, &list, &view, true);
+        }
+    }
+    model_set_open(client->process, list.facts, list.count);
+    spool_put_open(&client->run->spool, client->process->number, list.facts, list.count);
+    free(list.facts);
+}
+
+static void pump_status(struct client *client)
+{
+    const struct sl_segment *header = segment_header(&client->segment);
+    struct process_status *status = &client->process->status;
+    status->threads = sl_load_relaxed(&header->threads);
+    status->tasks = sl_load_relaxed(&header->tasks);
+    status->rank = sl_load_relaxed(&header->rank);
+    status->goodbye = sl_load_acquire(&header->goodbye);
+}
+
+// ---- together
+
+// The spool has it: tails move, rows may be reused.
+static void give_back(struct client *client)
+{
+    for (uint32_t i = 0; i < client->release_count; i++)
+        drain_release(&client->segment, client->releases[i].slot, client->releases[i].next);
+    for (uint32_t i = 0; i < client->spooled_count; i++) {
+        uint32_t done = SL_ROW_DONE;
+        __atomic_compare_exchange_n(client->spooled_states[i], &done, SL_ROW_SPOOLED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    }
+    client->release_count = client->spooled_count = 0;
+}
+
+bool pump_client(struct client *client, bool last)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    if (client->broken || !segment_refresh(&client->segment)) {
+        client->broken = true;
+        return false;
+    }
+    bool found = pump_strings(client);
+    found |= pump_threads(client);
+    uint64_t budget = last ? UINT64_MAX : BUDGET_RECORDS / (client->segment.slot_count ? client->segment.slot_count : 1) + 2;
+    if (budget < 4096)
+        budget = 4096;
+    for (uint32_t i = 0; i < client->segment.slot_count; i++)
+        found |= pump_ring(client, i, budget) > 0;
+    if (is_due(&client->tasks_scanned_ns, now_ns, TASK_SCAN_PERIOD_MS, last))
+        found |= pump_tasks(client, last);
+    pump_ledgers(client, is_due(&client->ledger_ns, now_ns, LEDGER_PERIOD_MS, last));
+    pump_status(client);
+    if (is_due(&client->open_ns, now_ns, OPEN_PERIOD_MS, last))
+        pump_open(client);
+    client->broken = client->broken || segment_is_broken(&client->segment);
+    if (last)
+        spool_put_status(&client->run->spool, client->process->number, &client->process->status);
+    if (runs_flush(client->run) == 0)
+        give_back(client);
+    if (found)
+        client->daemon->generation++;
+    return found;
+}
+
+void pump_all(struct daemon *daemon)
+{
+    bool found = false;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (!client->drained)
+            found |= pump_client(client, false);
+    // Busy: soon again; idle: slower and slower, as long as the clients can wake us.
+    uint32_t slowest = 250;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (!sl_load_relaxed(&segment_header(&client->segment)->wakeups))
+            slowest = 20;
+    uint32_t period = found ? 1 : daemon->pump_period_ms * 2;
+    daemon->pump_period_ms = period > slowest ? slowest : period < 1 ? 1 : period;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        sl_store_relaxed(&segment_header(&client->segment)->sleeping, 1);
+}

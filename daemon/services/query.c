@@ -1,0 +1,260 @@
+// The answers on query.sock: envelope, paging, filters, and what commands ask for. The rows are in query-rows.c.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "services/daemon.h"
+#include "services/http.h"
+#include "services/query-rows.h"
+
+enum { ROWS_PER_PAGE = 1000 };
+
+// ---- envelope
+
+static bool parse_cursor(const char *text, struct row_key *key)
+{
+    unsigned long long run, process, index;
+    char end;
+    if (sscanf(text, "%llu.%llu.%llu%c", &run, &process, &index, &end) != 3)
+        return false;
+    *key = (struct row_key){run, process, index};
+    return true;
+}
+
+static int integer_filter(struct http_request *request, struct http_reply *reply, const char *name, int64_t *value, bool *has)
+{
+    int given = http_query_integer(request, name, value);
+    *has = given > 0;
+    if (given >= 0)
+        return 0;
+    http_error(reply, 400, "%s must be a whole number, not \"%s\"", name, http_query(request, name));
+    return -1;
+}
+
+static int read_filter(struct http_request *request, struct http_reply *reply, struct row_filter *filter)
+{
+    filter->run = http_query(request, "run");
+    filter->state = http_query(request, "state");
+    filter->region = http_query(request, "region");
+    filter->kind = http_query(request, "kind");
+    return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
+                   integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
+                   integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0
+               ? -1
+               : 0;
+}
+
+static bool sees_all(const struct http_request *request)
+{
+    return request->peer.uid == 0 || request->peer.uid == geteuid();
+}
+
+static int read_page(struct http_request *request, struct http_reply *reply, struct page *page)
+{
+    int64_t limit = ROWS_PER_PAGE;
+    const char *cursor = http_query(request, "cursor");
+    if (http_query_integer(request, "limit", &limit) < 0 || limit < 1 || limit > ROWS_PER_PAGE) {
+        http_error(reply, 400, "limit must be a whole number from 1 to %d", ROWS_PER_PAGE);
+        return -1;
+    }
+    page->limit = (uint32_t)limit;
+    page->has_after = cursor != NULL;
+    if (cursor && !parse_cursor(cursor, &page->after)) {
+        http_error(reply, 400, "cursor \"%s\" is not one of ours", cursor);
+        return -1;
+    }
+    return 0;
+}
+
+static void open_envelope(struct json_writer *json, const struct page *page, const char *table)
+{
+    char schema[64];
+    snprintf(schema, sizeof schema, "scoped-lane/%s/1", table);
+    jsonw_object(json);
+    jsonw_member_text(json, "schema", schema);
+    jsonw_member_time(json, "time_ns", page->now_ns);
+    jsonw_member_uint(json, "generation", page->daemon->generation);
+    rows_trust(json, page);
+    jsonw_key(json, "rows");
+    jsonw_array(json);
+}
+
+static void close_envelope(struct json_writer *json, const struct page *page)
+{
+    jsonw_array_end(json);
+    if (page->more) {
+        char cursor[80];
+        snprintf(cursor, sizeof cursor, "%llu.%llu.%llu", (unsigned long long)page->last.run, (unsigned long long)page->last.process,
+                 (unsigned long long)page->last.index);
+        jsonw_member_text(json, "cursor", cursor);
+    } else {
+        jsonw_member_null(json, "cursor");
+    }
+    jsonw_object_end(json);
+}
+
+static int listing(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const char *table,
+                   void (*rows)(struct page *))
+{
+    struct row_filter filter = {0};
+    struct json_writer json;
+    struct page page = {.json = &json, .daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
+                        .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
+    if (read_filter(request, reply, &filter) < 0 || read_page(request, reply, &page) < 0)
+        return 0;
+    jsonw_init(&json, &reply->body);
+    open_envelope(&json, &page, table);
+    rows(&page);
+    close_envelope(&json, &page);
+    return 0;
+}
+
+#define LISTING(name)                                                                                  \
+    static int get_##name(void *context, struct http_request *request, struct http_reply *reply)       \
+    {                                                                                                  \
+        return listing(context, request, reply, #name, rows_##name);                                   \
+    }
+LISTING(runs)
+LISTING(processes)
+LISTING(threads)
+LISTING(tasks)
+LISTING(regions)
+LISTING(loss)
+
+// ---- status
+
+static void status_rows(struct page *page)
+{
+    const struct daemon *daemon = page->daemon;
+    struct json_writer *json = page->json;
+    struct http_counts counts;
+    uint64_t runs = 0;
+    for (const struct run *run = daemon->runs; run; run = run->next)
+        runs += run->state == RUN_RECORDING;
+    http_counts(daemon->http, &counts);
+    page->count++;
+    jsonw_object(json);
+    jsonw_member_text(json, "version", SL_VERSION);
+    jsonw_member_int(json, "pid", getpid());
+    jsonw_member_text(json, "host", daemon->host);
+    jsonw_member_text(json, "rundir", daemon->rundir);
+    jsonw_member_text(json, "output", daemon->options.output);
+    jsonw_member_bool(json, "private", daemon->options.private_mode);
+    jsonw_member_time(json, "started_ns", daemon->started_ns);
+    jsonw_member_text(json, "clock", daemon->clock_kind == SL_CLOCK_TSC ? "tsc" : daemon->clock_kind == SL_CLOCK_ARM ? "arm" : "monotonic");
+    jsonw_member_int(json, "clock_error_ns", daemon->clock.error_ns);
+    jsonw_member_uint(json, "runs", runs);
+    jsonw_member_uint(json, "processes", daemon->client_count);
+    uint64_t without = 0;
+    for (const struct client *client = daemon->clients; client; client = client->next)
+        without += client->socket < 0;
+    jsonw_member_uint(json, "without_socket", without);
+    jsonw_member_uint(json, "refused", daemon->refused);
+    jsonw_member_text(json, "last_refusal", daemon->refused ? daemon->last_refusal : NULL);
+    jsonw_member_uint(json, "pump_period_ms", daemon->pump_period_ms);
+    jsonw_member_uint(json, "connections", counts.connections_now);
+    jsonw_member_uint(json, "requests", counts.requests);
+    jsonw_object_end(json);
+}
+
+static int get_status(void *context, struct http_request *request, struct http_reply *reply)
+{
+    return listing(context, request, reply, "status", status_rows);
+}
+
+// ---- what `scoped-lane run` asks for
+
+static int reply_run(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const struct run *run)
+{
+    struct row_filter filter = {.run = run->id};
+    struct json_writer json;
+    struct page page = {.json = &json, .daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
+                        .limit = 1, .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
+    jsonw_init(&json, &reply->body);
+    open_envelope(&json, &page, "runs");
+    rows_runs(&page);
+    close_envelope(&json, &page);
+    return 0;
+}
+
+static int post_join(void *context, struct http_request *request, struct http_reply *reply)
+{
+    struct daemon *daemon = context;
+    char problem[1024];
+    int64_t expected = 1;
+    const char *key = http_query(request, "run"), *output = http_query(request, "output");
+    if (!key || !*key || !output || *output != '/' || http_query_integer(request, "members", &expected) < 0)
+        return http_error(reply, 400, "join takes run=KEY, output=ABSOLUTE PATH, and members=N");
+    struct run *run = runs_join(daemon, key, output, request->peer.uid, request->peer.gid, request->peer.pid,
+                                expected > 0 && expected < 1 << 24 ? (uint32_t)expected : 1, problem, sizeof problem);
+    return run ? reply_run(daemon, request, reply, run) : http_error(reply, 409, "%s", problem);
+}
+
+// The run a POST names, when the asker may have it; else NULL with the reply made.
+static struct run *named_run(struct daemon *daemon, struct http_request *request, struct http_reply *reply)
+{
+    const char *name = http_query(request, "run");
+    struct run *run = name ? runs_find(daemon, name) : NULL;
+    if (!run) {
+        char key[320];
+        snprintf(key, sizeof key, "%u:run:%s", (unsigned)request->peer.uid, name ? name : "");
+        run = runs_find(daemon, key);
+    }
+    if (!run)
+        http_error(reply, 404, "there is no run \"%s\"", name ? name : "");
+    else if (run->uid != request->peer.uid && request->peer.uid != 0) {
+        http_error(reply, 403, "run %s belongs to another user", run->id);
+        run = NULL;
+    }
+    return run;
+}
+
+static int post_leave(void *context, struct http_request *request, struct http_reply *reply)
+{
+    struct daemon *daemon = context;
+    struct run *run = named_run(daemon, request, reply);
+    if (!run)
+        return 0;
+    runs_leave(run, request->peer.pid);
+    clients_scan(daemon);
+    clients_check(daemon);
+    runs_check(daemon);
+    return reply_run(daemon, request, reply, run);
+}
+
+static int post_finish(void *context, struct http_request *request, struct http_reply *reply)
+{
+    struct daemon *daemon = context;
+    struct run *run = named_run(daemon, request, reply);
+    if (!run)
+        return 0;
+    run->finish_asked = true;
+    clients_check(daemon);
+    runs_check(daemon);
+    return reply_run(daemon, request, reply, run);
+}
+
+static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "limit", "cursor", NULL};
+static const char *const join_parameters[] = {"run", "output", "members", NULL};
+static const char *const run_parameters[] = {"run", NULL};
+
+static const struct http_route routes[] = {
+    {"GET", "/v1/status", row_parameters, get_status},
+    {"GET", "/v1/runs", row_parameters, get_runs},
+    {"GET", "/v1/processes", row_parameters, get_processes},
+    {"GET", "/v1/threads", row_parameters, get_threads},
+    {"GET", "/v1/tasks", row_parameters, get_tasks},
+    {"GET", "/v1/regions", row_parameters, get_regions},
+    {"GET", "/v1/loss", row_parameters, get_loss},
+    {"POST", "/v1/join", join_parameters, post_join},
+    {"POST", "/v1/leave", run_parameters, post_leave},
+    {"POST", "/v1/finish", run_parameters, post_finish},
+    {0},
+};
+
+int query_listen(struct daemon *daemon, int fd)
+{
+    return http_open(&daemon->http, &daemon->loop, fd, NULL, routes, daemon);
+}

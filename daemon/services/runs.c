@@ -1,0 +1,594 @@
+// Runs: the processes that end up in one file.
+//
+//    RECORDING ──over──> CONVERTING ──converter done──> PUBLISHED
+//                             └──────failed──────────> FAILED (the spool stays)
+//
+// A run is over when its last process has ended and a second has passed, when the commands that wait for it have all left, on
+// `finish`, or with the daemon. A process that comes later, or lives on, opens a continuation (-2.h5, …): what is published is
+// never rewritten. The run file is written by a process of its own, with the run owner's identity.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/say.h"
+#include "core/procfs.h"
+#include "services/daemon.h"
+
+#define SPOOL_LIMIT_DEFAULT (UINT64_C(16) << 30)
+#define IDLE_END_NS         1000000000     // after the last process
+#define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
+#define SYNC_PERIOD_NS      5000000000
+enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, RUNS_KEPT = 64 };
+
+static const char *const state_names[] = {"recording", "converting", "published", "failed"};
+
+const char *runs_state_name(const struct run *run)
+{
+    return state_names[run->state];
+}
+
+// ---- paths
+
+static bool is_writable_directory(const char *path, uid_t uid, gid_t gid)
+{
+    struct stat status;
+    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode))
+        return false;
+    if (uid == geteuid())
+        return access(path, W_OK | X_OK) == 0;
+    mode_t bits = status.st_uid == uid ? status.st_mode >> 6 : status.st_gid == gid ? status.st_mode >> 3 : status.st_mode;
+    return (bits & 3) == 3;
+}
+
+static char *directory_for(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
+{
+    char link[64], path[4096];
+    if (daemon->options.output)
+        return alloc_text(daemon->options.output);
+    snprintf(link, sizeof link, "/proc/%d/cwd", (int)client->pid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length > 0) {
+        path[length] = 0;
+        if (is_writable_directory(path, uid, gid))
+            return alloc_text(path);
+    }
+    char *runs = alloc_printf("%s/runs", daemon->rundir);
+    files_make_directories(runs, 0700);
+    return runs;
+}
+
+static char *program_of(const struct client *client)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)client->pid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0)
+        return alloc_text("process");
+    path[length] = 0;
+    const char *slash = strrchr(path, '/');
+    return alloc_text(slash ? slash + 1 : path);
+}
+
+// <directory>/<program>-<host>-<local time>-<run id>.h5
+static char *default_output(struct daemon *daemon, const struct client *client, const struct run *run)
+{
+    char when[32];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(when, sizeof when, "%Y%m%dT%H%M%S", &local);
+    char *directory = directory_for(daemon, client, run->uid, run->gid), *program = program_of(client);
+    char *path = alloc_printf("%s/%s-%s-%s-%s.h5", directory, program, daemon->host, when, run->id);
+    free(directory);
+    free(program);
+    return path;
+}
+
+// run.h5 → run-2.h5
+static char *continuation_of(const char *output, uint32_t part)
+{
+    size_t length = strlen(output), stem = length > 3 && strcmp(output + length - 3, ".h5") == 0 ? length - 3 : length;
+    return alloc_printf("%.*s-%u%s", (int)stem, output, part, output + stem);
+}
+
+static char *spool_path_of(const struct run *run)
+{
+    const char *directory = run->daemon->options.spool;
+    if (!directory)
+        return alloc_printf("%s.%s.spool", run->output, run->id);
+    const char *slash = strrchr(run->output, '/');
+    return alloc_printf("%s/%s.%s.spool", directory, slash ? slash + 1 : run->output, run->id);
+}
+
+static uint64_t spool_limit_at(const struct daemon *daemon, const char *path)
+{
+    if (daemon->options.spool_limit)
+        return daemon->options.spool_limit;
+    char directory[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    struct statvfs space;
+    uint64_t half = statvfs(*directory ? directory : "/", &space) == 0 ? (uint64_t)space.f_bavail * space.f_frsize / 2 : 0;
+    return half && half < SPOOL_LIMIT_DEFAULT ? half : SPOOL_LIMIT_DEFAULT;
+}
+
+// ---- making
+
+static void spool_anchors(struct run *run)
+{
+    struct daemon *daemon = run->daemon;
+    struct anchor now = ticks_now(daemon->clock_kind), first = daemon->clock.anchors[0];
+    ticks_add(&daemon->clock, &now);
+    const struct anchor chosen[] = {first, now};
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        if (ticks_add(&run->model.clock, &chosen[i]))
+            spool_put_anchor(&run->spool, daemon->clock_kind, &chosen[i]);
+}
+
+// The spool is made at once, so that an output that cannot be written is found out before anything is recorded.
+static int make_spool(struct run *run)
+{
+    char *path = spool_path_of(run);
+    struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
+                              .host = run->daemon->host};
+    memcpy(facts.id, run->id, sizeof facts.id);
+    int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
+    run->has_spool = result == 0;
+    if (result == 0 && geteuid() == 0 && run->uid != 0 && fchown(run->spool.fd, run->uid, run->gid) < 0)
+        say_detail("cannot give %s to user %u: %s", path, (unsigned)run->uid, strerror(errno));
+    if (result < 0) {
+        free(run->problem);
+        run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));
+    } else {
+        spool_anchors(run);
+    }
+    free(path);
+    return result;
+}
+
+static void make_id(struct run *run)
+{
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        number = (uint64_t)clock_monotonic_ns() ^ (uint64_t)getpid() << 40;
+    snprintf(run->id, sizeof run->id, "%016llx", (unsigned long long)number);
+}
+
+static struct run *make_run(struct daemon *daemon, const char *key, uid_t uid, gid_t gid)
+{
+    struct run *run = alloc_zeroed(1, sizeof *run);
+    run->daemon = daemon;
+    run->key = alloc_text(key);
+    run->uid = uid;
+    run->gid = gid;
+    run->part = 1;
+    run->number = ++daemon->runs_made;
+    run->spool.fd = -1;
+    make_id(run);
+    model_init(&run->model, daemon->clock_kind, ANCHORS_KEPT, TASKS_KEPT);
+    run->next = daemon->runs;
+    daemon->runs = run;
+    return run;
+}
+
+// The newest run of a key; with its id too, for people.
+struct run *runs_find(struct daemon *daemon, const char *id_or_key)
+{
+    for (struct run *run = daemon->runs; run; run = run->next) {
+        const char *plain = strchr(run->key, ':');
+        if (strcmp(run->id, id_or_key) == 0 || strcmp(run->key, id_or_key) == 0 || (plain && strcmp(plain + 1, id_or_key) == 0))
+            return run;
+    }
+    return NULL;
+}
+
+// The run of a key that still takes processes; a continuation where the last one is over.
+static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, gid_t gid, bool *is_new)
+{
+    struct run *run = runs_find(daemon, key);
+    *is_new = !run || run->state != RUN_RECORDING;
+    if (!*is_new)
+        return run;
+    struct run *made = make_run(daemon, key, uid, gid);
+    if (run) {
+        made->part = run->part + 1;
+        char *stem = run->part == 1 ? alloc_text(run->output) : NULL;
+        if (!stem) {  // the first part's name is what the number is added to
+            const struct run *first = run;
+            for (const struct run *other = daemon->runs; other; other = other->next)
+                if (strcmp(other->key, key) == 0 && other->part == 1)
+                    first = other;
+            stem = alloc_text(first->output);
+        }
+        made->output = continuation_of(stem, made->part);
+        free(stem);
+    }
+    return made;
+}
+
+// The key of a process without one of its own: its nearest registered ancestor's run, else its own.
+static char *key_by_ancestors(struct daemon *daemon, const struct client *client)
+{
+    uint32_t pid = client->segment.identity.parent_pid;
+    struct procfs_stat stat = {.parent_pid = 0};
+    for (int depth = 0; depth < 64 && pid > 1; depth++, pid = stat.parent_pid) {
+        bool is_there = procfs_stat(pid, 0, &stat) == 0;
+        for (const struct client *other = daemon->clients; other; other = other->next)
+            if ((uint32_t)other->pid == pid && (!is_there || other->start_time == stat.start_time))
+                return alloc_text(other->run->key);
+        if (!is_there)
+            break;
+    }
+    const uint8_t *uuid = client->segment.identity.uuid;
+    return alloc_printf("%u:own:%02x%02x%02x%02x%02x%02x%02x%02x", (unsigned)client->segment.identity.uid, uuid[0], uuid[1], uuid[2],
+                        uuid[3], uuid[4], uuid[5], uuid[6], uuid[7]);
+}
+
+struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
+{
+    const char *named = client->segment.identity.run_key;
+    char *key = *named ? alloc_printf("%u:%s", (unsigned)uid, named) : key_by_ancestors(daemon, client);
+    bool is_new;
+    struct run *run = open_run(daemon, key, uid, gid, &is_new);
+    free(key);
+    if (!is_new)
+        return run;
+    if (!run->output)
+        run->output = default_output(daemon, client, run);
+    if (make_spool(run) < 0)
+        say("%s; the calls of this run are counted as lost", run->problem);
+    return run;
+}
+
+struct run *runs_join(struct daemon *daemon, const char *key, const char *output, uid_t uid, gid_t gid, pid_t pid, uint32_t expected,
+                      char *problem, size_t size)
+{
+    char *full = alloc_printf("%u:run:%s", (unsigned)uid, key);
+    struct procfs_stat stat = {0};
+    bool is_new;
+    struct run *run = open_run(daemon, full, uid, gid, &is_new);
+    free(full);
+    if (is_new) {
+        if (!run->output)
+            run->output = alloc_text(output);
+        if (make_spool(run) < 0) {
+            snprintf(problem, size, "%s", run->problem);
+            run->state = RUN_FAILED;
+            return NULL;
+        }
+    }
+    procfs_stat((uint32_t)pid, 0, &stat);
+    run->members = alloc_resize(run->members, run->member_count + 1, sizeof *run->members);
+    run->members[run->member_count++] = (struct member){.pid = pid, .start_time = stat.start_time};
+    if (expected > run->members_expected)
+        run->members_expected = expected;
+    daemon->had_member = true;
+    return run;
+}
+
+bool runs_leave(struct run *run, pid_t pid)
+{
+    for (uint32_t i = 0; i < run->member_count; i++)
+        if (run->members[i].pid == pid && !run->members[i].left) {
+            run->members[i].left = true;
+            return true;
+        }
+    return false;
+}
+
+void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t pid, const char *path, int error)
+{
+    say("process %d records nothing: it cannot make its segment %s: %s", (int)pid, path, strerror(error));
+    char *full = alloc_printf("%u:%s", (unsigned)uid, key);
+    struct run *run = *key ? runs_find(daemon, full) : NULL;
+    free(full);
+    if (!run)
+        return;
+    run->unable++;
+    free(run->unable_words);
+    run->unable_words = alloc_printf("cannot make the segment %s: %s", path, strerror(error));
+}
+
+// ---- writing
+
+int runs_flush(struct run *run)
+{
+    if (!run->has_spool) {
+        buffer_clear(&run->spool.pending);
+        return 0;
+    }
+    bool was_good = !run->spool.error;
+    int result = spool_flush(&run->spool);
+    if (result < 0 && was_good)
+        say("cannot write the spool %s: %s; what the rings cannot hold is counted as lost", run->spool.path, strerror(-result));
+    return result;
+}
+
+// ---- ending
+
+static void forget_old(struct daemon *daemon);
+
+static void converter_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void converter_done(struct run *run, int64_t exit_status, int signal_number)
+{
+    const char *words = run->converter_text.length ? run->converter_text.data : "";
+    if (exit_status == 0 && signal_number == 0) {
+        run->state = RUN_PUBLISHED;
+        run->progress = 1;
+        unlink(run->spool.path);
+        say_detail("run %s: %s", run->id, run->output);
+    } else {
+        run->state = RUN_FAILED;
+        free(run->problem);
+        if (signal_number)
+            run->problem = alloc_printf("the converter of %s was ended by signal %d; the spool %s is kept", run->output, signal_number,
+                                        run->spool.path);
+        else
+            run->problem = alloc_printf("%s; the spool %s is kept", *words ? words : "the converter failed", run->spool.path);
+        say("run %s: %s", run->id, run->problem);
+    }
+    free(run->spool.path);
+    run->spool.path = NULL;
+    forget_old(run->daemon);
+}
+
+static void on_converter_exit(uv_process_t *process, int64_t exit_status, int signal_number)
+{
+    struct run *run = process->data;
+    run->converter = NULL;
+    uv_close((uv_handle_t *)process, converter_closed);
+    converter_done(run, exit_status, signal_number);
+}
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
+{
+    static char text[4096];
+    (void)handle;
+    (void)suggested;
+    *room = uv_buf_init(text, sizeof text);
+}
+
+// The converter prints lines: "progress 0.42", "calls N lost M", or the reason why it failed.
+static void take_line(struct run *run, const char *line)
+{
+    unsigned long long calls, lost;
+    double progress;
+    if (sscanf(line, "progress %lf", &progress) == 1) {
+        run->progress = progress;
+    } else if (sscanf(line, "calls %llu lost %llu", &calls, &lost) == 2) {
+        run->published_calls = calls;
+        run->published_lost = lost;
+    } else {
+        buffer_clear(&run->converter_text);
+        buffer_append(&run->converter_text, line, strlen(line) + 1);
+    }
+}
+
+static void on_converter_words(uv_stream_t *stream, ssize_t length, const uv_buf_t *words)
+{
+    struct run *run = stream->data;
+    if (length < 0) {
+        uv_close((uv_handle_t *)stream, converter_closed);
+        run->converter_words = NULL;
+        return;
+    }
+    for (ssize_t i = 0; i < length; i++) {
+        char letter = words->base[i] == '\n' ? 0 : words->base[i];
+        buffer_append(&run->converter_line, &letter, 1);
+        if (letter)
+            continue;
+        take_line(run, run->converter_line.data);
+        buffer_clear(&run->converter_line);
+    }
+}
+
+static int start_converter(struct run *run)
+{
+    char *const words[] = {"scoped-laned", "--convert", run->spool.path, "--to", run->output, NULL};
+    run->converter = alloc_zeroed(1, sizeof *run->converter);
+    run->converter_words = alloc_zeroed(1, sizeof *run->converter_words);
+    uv_pipe_init(&run->daemon->loop, run->converter_words, 0);
+    run->converter->data = run->converter_words->data = run;
+    uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
+                                     {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)run->converter_words},
+                                     {.flags = UV_INHERIT_FD, .data.fd = 2}};
+    uv_process_options_t options = {.file = "/proc/self/exe", .args = (char **)words, .exit_cb = on_converter_exit, .stdio = stdio,
+                                    .stdio_count = 3};
+    if (geteuid() == 0 && run->uid != 0) {
+        options.uid = run->uid;
+        options.gid = run->gid;
+        options.flags = UV_PROCESS_SETUID | UV_PROCESS_SETGID;
+    }
+    int result = uv_spawn(&run->daemon->loop, run->converter, &options);
+    if (result == 0)
+        return uv_read_start((uv_stream_t *)run->converter_words, give_room, on_converter_words);
+    uv_close((uv_handle_t *)run->converter, converter_closed);
+    uv_close((uv_handle_t *)run->converter_words, converter_closed);
+    run->converter = NULL;
+    run->converter_words = NULL;
+    return result;
+}
+
+// A process that lives on when its run ends goes on in a continuation; what it has told is read again from its segment.
+static void move_client(struct client *client, struct run *to)
+{
+    struct model_process *before = client->process;
+    client->run->clients--;
+    client->run = to;
+    to->clients++;
+    to->idle_since_ns = 0;
+    client->process = model_add_process(&to->model, &before->facts);
+    client->process->host = alloc_text(before->host);
+    spool_put_process(&to->spool, client->process);
+    for (uint32_t i = 0; i < client->segment.slot_count; i++) {
+        struct model_slot *slot = model_slot(client->process, i), *old = model_slot(before, i);
+        slot->next = old->next;
+        slot->owner = old->owner;
+        slot->base = old->base;
+        model_rebase(&slot->base, &old->ledger);
+    }
+    client->process->elsewhere_base = before->elsewhere_base;
+    model_rebase(&client->process->elsewhere_base, &before->elsewhere);
+    segment_rewind_strings(&client->segment);
+    memset(client->thread_versions, 0, client->thread_rows * sizeof *client->thread_versions);
+    memset(client->task_versions, 0, client->task_rows * sizeof *client->task_versions);
+    client->tasks_scanned_ns = client->ledger_ns = client->open_ns = 0;
+}
+
+static void keep_the_living(struct run *run)
+{
+    struct daemon *daemon = run->daemon;
+    for (struct client *client = daemon->clients; client; client = client->next) {
+        if (client->run != run)
+            continue;
+        if (daemon->ending)
+            continue;  // it stays in its segment, for the next daemon
+        bool is_new;
+        struct run *next = open_run(daemon, run->key, run->uid, run->gid, &is_new);
+        if (is_new && make_spool(next) < 0)
+            say("%s; the calls of this run are counted as lost", next->problem);
+        move_client(client, next);
+    }
+}
+
+void runs_finish(struct run *run)
+{
+    struct daemon *daemon = run->daemon;
+    if (run->state != RUN_RECORDING)
+        return;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (client->run == run)
+            pump_client(client, true);
+    spool_anchors(run);
+    spool_put_end(&run->spool, clock_monotonic_ns());
+    int result = runs_flush(run);
+    run->state = RUN_CONVERTING;
+    keep_the_living(run);
+    if (!run->has_spool) {
+        run->state = RUN_FAILED;
+        return;
+    }
+    if (result == 0)
+        spool_sync(&run->spool);
+    close(run->spool.fd);
+    run->spool.fd = -1;
+    buffer_finish(&run->spool.pending);
+    if (run->model.process_count == 0) {  // nobody came: no file
+        unlink(run->spool.path);
+        run->state = RUN_PUBLISHED;
+        return;
+    }
+    result = start_converter(run);
+    if (result < 0)
+        converter_done(run, 1, 0);
+}
+
+static bool member_is_there(const struct member *member)
+{
+    struct procfs_stat stat;
+    return !member->left && procfs_stat((uint32_t)member->pid, 0, &stat) == 0 && stat.start_time == member->start_time &&
+           stat.state != 'Z';
+}
+
+static bool members_are_done(const struct run *run, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < run->member_count; i++)
+        if (member_is_there(&run->members[i]))
+            return false;
+    bool all_came = run->member_count >= run->members_expected;
+    return all_came || (run->idle_since_ns && now_ns - run->idle_since_ns > LATE_MEMBER_NS);
+}
+
+static bool is_over(const struct run *run, int64_t now_ns)
+{
+    if (run->finish_asked)
+        return true;
+    if (run->member_count)
+        return members_are_done(run, now_ns);
+    return run->clients == 0 && run->idle_since_ns && now_ns - run->idle_since_ns > IDLE_END_NS;
+}
+
+void runs_check(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct run *run = daemon->runs, *next; run; run = next) {
+        next = run->next;
+        if (run->state != RUN_RECORDING)
+            continue;
+        if (is_over(run, now_ns))
+            runs_finish(run);
+        else if (run->has_spool && now_ns - run->spool.synced_ns > SYNC_PERIOD_NS)
+            spool_sync(&run->spool);
+    }
+}
+
+bool runs_settled(const struct daemon *daemon)
+{
+    for (const struct run *run = daemon->runs; run; run = run->next) {
+        if (run->state == RUN_RECORDING || run->state == RUN_CONVERTING)
+            return false;
+        for (uint32_t i = 0; i < run->member_count; i++) {  // those who wait for the outcome have to hear it
+            struct procfs_stat stat;
+            const struct member *member = &run->members[i];
+            if (procfs_stat((uint32_t)member->pid, 0, &stat) == 0 && stat.start_time == member->start_time && stat.state != 'Z')
+                return false;
+        }
+    }
+    return true;
+}
+
+static void run_free(struct run *run)
+{
+    model_finish(&run->model);
+    if (run->spool.fd >= 0)
+        spool_close(&run->spool);
+    free(run->spool.path);
+    buffer_finish(&run->spool.pending);
+    buffer_finish(&run->converter_text);
+    buffer_finish(&run->converter_line);
+    free(run->key);
+    free(run->output);
+    free(run->problem);
+    free(run->members);
+    free(run->unable_words);
+    free(run);
+}
+
+// Runs that are long over leave the tables, oldest first.
+static void forget_old(struct daemon *daemon)
+{
+    unsigned kept = 0;
+    for (struct run **place = &daemon->runs; *place;) {
+        struct run *run = *place;
+        bool over = run->state == RUN_PUBLISHED || run->state == RUN_FAILED;
+        if (over && run->clients == 0 && !run->converter && !run->converter_words && ++kept > RUNS_KEPT) {
+            *place = run->next;
+            run_free(run);
+        } else {
+            place = &run->next;
+        }
+    }
+}
+
+void runs_free_all(struct daemon *daemon)
+{
+    while (daemon->runs) {
+        struct run *run = daemon->runs;
+        daemon->runs = run->next;
+        run_free(run);
+    }
+}
