@@ -143,8 +143,8 @@ static hid_t access_list(void)
     return list;
 }
 
-// HDF5 1.10 crashes in its exit handler over a file whose closing failed, as on a full disk. Everything of ours is closed
-// by us, so that its handler is not needed; where HDF5 was in use before, it has been registered and stays.
+// HDF5 1.10 crashes in its exit handler over a file whose closing failed, as on a full disk. Everything of ours is
+// closed by us, so that its handler is not needed; where HDF5 was in use before, it has been registered and stays.
 h5_id h5_create(const char *path, struct h5_error *error)
 {
     H5dont_atexit();

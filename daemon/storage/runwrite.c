@@ -311,8 +311,8 @@ static int64_t add_saturating(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
-// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque, all
-// of them of distances from the first duration: no small difference of large sums, whatever the durations.
+// Mean and squares of the batch by two passes over it, joined to those so far by the rule of Chan, Golub and LeVeque,
+// all of them of distances from the first duration: no small difference of large sums, whatever the durations.
 static void summarise(struct run_row *row, const struct batch *batch, size_t count)
 {
     struct h5_summary *all = &row->summary;
