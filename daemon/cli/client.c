@@ -69,11 +69,15 @@ static bool is_trusted(const char *rundir)
     return lstat(rundir, &status) < 0 || status.st_uid == geteuid() || status.st_uid == 0;
 }
 
-static void places_init(struct places *places, const char *option)
+static void places_init(struct places *places, const struct client_query *query)
 {
     struct rundir_list list;
     *places = (struct places){0};
-    rundir_places(&list, option);
+    if (query->only) {
+        add_place(places, alloc_text(query->rundir));
+        return;
+    }
+    rundir_places(&list, query->rundir);
     bool by_rule = list.count > 1;
     for (int i = 0; i < list.count; i++) {
         add_place(places, alloc_text(list.paths[i]));
@@ -254,7 +258,7 @@ int client_ask_each(const struct client_query *query, json_t **replies)
 {
     struct places places;
     int failed = 0;
-    places_init(&places, query->rundir);
+    places_init(&places, query);
     CURL *curl = curl_easy_init();
     *replies = json_array();
     for (int i = 0; curl && i < places.count; i++) {

@@ -16,6 +16,7 @@ struct client_query {
     const char *path;        // "/v1/threads"
     const char *parameters;  // "rank=3&pid=12", values escaped (client_escape); NULL: none
     bool post;
+    bool only;  // the daemon of `rundir` itself, not the private ones below it
 };
 
 // An array of {"rundir": DIRECTORY, "reply": OBJECT}, one for each daemon that answered, all pages in one reply. The caller

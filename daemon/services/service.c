@@ -333,6 +333,18 @@ static int start(struct daemon *daemon)
     return result;
 }
 
+// A private daemon's directory was made for its run alone.
+static void remove_directory(const struct daemon *daemon)
+{
+    static const char *const names[] = {"log", "lock"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/%s", daemon->rundir, names[i]);
+        unlink(path);
+    }
+    rmdir(daemon->rundir);
+}
+
 int service_run(const struct daemon_options *options)
 {
     static struct daemon daemon;
@@ -347,11 +359,7 @@ int service_run(const struct daemon_options *options)
     uv_run(&daemon.loop, UV_RUN_NOWAIT);
     runs_free_all(&daemon);
     ticks_finish(&daemon.clock);
-    if (daemon.options.private_mode) {  // the directory was made for this run
-        char lock[4200];
-        snprintf(lock, sizeof lock, "%s/lock", daemon.rundir);
-        unlink(lock);
-        rmdir(daemon.rundir);
-    }
+    if (daemon.options.private_mode)
+        remove_directory(&daemon);
     return daemon.exit_status;
 }

@@ -1,0 +1,421 @@
+// scoped-lane run: starts a command and has it recorded; by the service where one listens, else by a private daemon.
+//
+// The daemon keeps a run open for each `scoped-lane run` that has joined it, so inside a launcher (mpirun -n 4 scoped-lane
+// run ./app) the ranks' commands share one key, one private daemon and one file: the first takes the lock, the others join. A
+// private daemon lives in <runtime directory>/run-<key>, where `scoped-lane ps` in another terminal finds it, and ends by
+// itself when those who wait for it have gone.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/rundir.h"
+#include "base/say.h"
+#include "cli/client.h"
+#include "cli/command.h"
+#include "storage/scoped_lane_run.h"
+
+enum { START_PATIENCE_MS = 10000, POLL_PERIOD_MS = 20, CANNOT_RUN = 126, NOT_FOUND = 127 };
+
+static const struct command_option options[] = {
+    COMMAND_OPTION_OUTPUT("the run file to write (default: scoped-lane.h5)"),
+    COMMAND_OPTION_RUNDIR,
+    {0},
+};
+
+struct session {
+    const char *rundir_option;
+    char output[4096];
+    char key[64];
+    int members;             // commands a launcher starts beside us
+    char rundir[RUNDIR_PATH_MAX];
+    bool is_first;           // we started the daemon, or it is the service: the one who reports
+    char run[32];            // its id at the daemon
+};
+
+// ---- the output
+
+static bool is_run_file(const char *path, char why[SL_RUN_ERROR_MAX])
+{
+    struct sl_run *run;
+    if (sl_run_open(&run, path, why) < 0)
+        return false;
+    sl_run_close(run);
+    return true;
+}
+
+static int settle_output(struct session *session, const char *named)
+{
+    char directory[4096], why[SL_RUN_ERROR_MAX];
+    const char *path = named ? named : "scoped-lane.h5", *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    struct stat status;
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    char *full = realpath(directory, NULL);
+    if (!full || access(full, W_OK | X_OK) < 0) {
+        say("cannot write the run file %s: directory %s: %s", path, directory, strerror(errno));
+        free(full);
+        return -1;
+    }
+    int length = snprintf(session->output, sizeof session->output, "%s/%s", strcmp(full, "/") ? full : "", name);
+    free(full);
+    if (length < 0 || (size_t)length >= sizeof session->output || !*name) {
+        say("cannot write the run file %s: %s", path, *name ? strerror(ENAMETOOLONG) : "it names no file");
+        return -1;
+    }
+    if (stat(session->output, &status) < 0)
+        return 0;
+    if (S_ISDIR(status.st_mode)) {
+        say("cannot write the run file %s: %s", path, strerror(EISDIR));
+        return -1;
+    }
+    if (is_run_file(session->output, why))
+        return 0;
+    say("cannot write the run file %s: a file of that name is there that is not a run (%s)", path, why);
+    return -1;
+}
+
+// ---- which daemon
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    while (*text)
+        hash = (hash ^ (unsigned char)*text++) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+// Inside a launcher all ranks find the same key; else it is new.
+static void settle_key(struct session *session)
+{
+    const char *namespace = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE") ? getenv("OMPI_COMM_WORLD_SIZE") : getenv("SLURM_NTASKS");
+    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"};
+    uint64_t key = UINT64_C(0xcbf29ce484222325);
+    session->members = 1;
+    if (namespace && *namespace) {
+        key = hash_text(key, namespace);
+        for (size_t i = 0; i < sizeof servers / sizeof *servers; i++)
+            if (getenv(servers[i]))
+                key = hash_text(key, getenv(servers[i]));
+    } else if (job && step) {
+        key = hash_text(hash_text(hash_text(key, job), "."), step);
+    } else if (getrandom(&key, sizeof key, 0) != sizeof key) {
+        key = (uint64_t)clock_monotonic_ns() << 20 ^ (uint64_t)getpid();
+    }
+    if (((namespace && *namespace) || (job && step)) && size)
+        session->members = atoi(size) > 0 ? atoi(size) : 1;
+    snprintf(session->key, sizeof session->key, "%016" PRIx64, key);
+}
+
+static bool listens(const char *rundir)
+{
+    int fd = rundir_connect(rundir, "query.sock", SOCK_STREAM);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static bool find_service(struct session *session)
+{
+    struct rundir_list places;
+    rundir_places(&places, session->rundir_option);
+    for (int i = 0; i < places.count; i++)
+        if (listens(places.paths[i])) {
+            snprintf(session->rundir, sizeof session->rundir, "%s", places.paths[i]);
+            session->is_first = true;
+            return true;
+        }
+    return false;
+}
+
+// scoped-laned lies beside this program, else it is looked for in PATH.
+static char *daemon_program(void)
+{
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
+    if (length > 0) {
+        path[length] = 0;
+        char *slash = strrchr(path, '/');
+        strcpy(slash ? slash + 1 : path, "scoped-laned");
+        if (access(path, X_OK) == 0)
+            return alloc_text(path);
+    }
+    return alloc_text("scoped-laned");
+}
+
+static pid_t spawn_daemon(const char *rundir, int ready)
+{
+    char number[16], *program = daemon_program();
+    snprintf(number, sizeof number, "%d", ready);
+    pid_t pid = fork();
+    if (pid != 0) {
+        free(program);
+        return pid;
+    }
+    setsid();  // what ends the command's process group, Ctrl-C above all, leaves its recorder alone
+    char *log = alloc_printf("%s/log", rundir);
+    int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(out >= 0 ? out : null, STDERR_FILENO);
+    fcntl(ready, F_SETFD, 0);
+    execlp(program, "scoped-laned", "--private", "--rundir", rundir, "--ready-fd", number, (char *)NULL);
+    _exit(NOT_FOUND);
+}
+
+// The daemon's last words, when it could not start.
+static void show_log(const char *rundir)
+{
+    struct buffer text = {0};
+    char *log = alloc_printf("%s/log", rundir);
+    if (files_read_all(log, &text) == 0 && text.length) {
+        buffer_append(&text, "", 1);
+        fputs(text.data, stderr);
+    }
+    buffer_finish(&text);
+    free(log);
+}
+
+// True once the daemon said it is ready; false when it ended before, as it does when another one holds the lock.
+static bool start_daemon(struct session *session)
+{
+    int ready[2];
+    char word;
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return false;
+    pid_t pid = spawn_daemon(session->rundir, ready[1]);
+    close(ready[1]);
+    struct pollfd wait_for = {.fd = ready[0], .events = POLLIN};
+    bool started = pid > 0 && poll(&wait_for, 1, START_PATIENCE_MS) > 0 && read(ready[0], &word, 1) == 1;
+    close(ready[0]);
+    if (!started && pid > 0)
+        waitpid(pid, NULL, 0);
+    return started;
+}
+
+static int open_private(struct session *session)
+{
+    char place[RUNDIR_PATH_MAX];
+    int result = rundir_own(session->rundir_option, place);
+    if (result < 0) {
+        say("cannot use the runtime directory %s: %s", place, strerror(-result));
+        return -1;
+    }
+    int length = snprintf(session->rundir, sizeof session->rundir, "%s/run-%s", place, session->key);
+    if (length < 0 || (size_t)length >= sizeof session->rundir) {
+        say("cannot use the runtime directory %s: %s", place, strerror(ENAMETOOLONG));
+        return -1;
+    }
+    int64_t deadline_ns = clock_monotonic_ns() + START_PATIENCE_MS * INT64_C(1000000);
+    while (clock_monotonic_ns() < deadline_ns) {
+        if (listens(session->rundir))
+            return 0;
+        if (mkdir(session->rundir, 0700) < 0 && errno != EEXIST)
+            break;
+        if (start_daemon(session)) {
+            session->is_first = true;
+            return 0;
+        }
+        poll(NULL, 0, POLL_PERIOD_MS);  // another rank's daemon is starting, or has just ended
+    }
+    say("cannot start a daemon in %s", session->rundir);
+    show_log(session->rundir);
+    return -1;
+}
+
+// ---- talking to it
+
+// Asks the one daemon; the first row of its reply, or NULL with the reason said.
+static json_t *ask(const struct session *session, const char *path, bool post, char *parameters)
+{
+    struct client_query query = {.rundir = session->rundir, .path = path, .parameters = parameters, .post = post, .only = true};
+    json_t *reply = NULL, *row = NULL;
+    if (client_ask(&query, &reply) >= 0)
+        row = json_incref(json_array_get(json_object_get(reply, "rows"), 0));
+    json_decref(reply);
+    free(parameters);
+    return row;
+}
+
+static char *run_parameter(const struct session *session)
+{
+    return client_escape(alloc_text(""), "run", session->run);
+}
+
+static int join(struct session *session)
+{
+    char members[16];
+    snprintf(members, sizeof members, "%d", session->members);
+    char *parameters = client_escape(alloc_text(""), "run", session->key);
+    parameters = client_escape(parameters, "output", session->output);
+    json_t *row = ask(session, "/v1/join", true, client_escape(parameters, "members", members));
+    if (!row)
+        return -1;
+    snprintf(session->run, sizeof session->run, "%s", json_string_value(json_object_get(row, "run")));
+    json_decref(row);
+    return 0;
+}
+
+// ---- the command
+
+static pid_t child;
+
+static void pass_on(int number)
+{
+    if (child > 0)
+        kill(child, number);
+}
+
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGINT, SIG_IGN);  // the terminal sends it to the command too: we wait for what it makes of it
+    signal(SIGQUIT, SIG_IGN);
+}
+
+static void become(const struct session *session, char **words, int trouble)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    setenv("SCOPED_LANE_RUN", session->key, 1);
+    setenv("SCOPED_LANE_RUNDIR", session->rundir, 1);
+    execvp(words[0], words);
+    int error = errno;
+    if (write(trouble, &error, sizeof error) < 0)
+        _exit(NOT_FOUND);
+    _exit(error == ENOENT ? NOT_FOUND : CANNOT_RUN);
+}
+
+// Runs it to its end; the status a shell would give.
+static int run_command(const struct session *session, char **words)
+{
+    int trouble[2], error, status;
+    if (pipe2(trouble, O_CLOEXEC) < 0) {
+        say("cannot start %s: %s", words[0], strerror(errno));
+        return COMMAND_FAILED;
+    }
+    watch_signals();
+    child = fork();
+    if (child == 0)
+        become(session, words, trouble[1]);
+    close(trouble[1]);
+    if (child < 0 || read(trouble[0], &error, sizeof error) == sizeof error)
+        say("cannot run %s: %s", words[0], strerror(child < 0 ? errno : error));
+    close(trouble[0]);
+    if (child < 0)
+        return COMMAND_FAILED;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    child = 0;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// ---- the outcome
+
+static void draw_progress(double part)
+{
+    enum { WIDTH = 40 };
+    int done = (int)(part * WIDTH);
+    fprintf(stderr, "\rwriting the run file [%.*s%*s] %3.0f %%", done, "########################################", WIDTH - done, "",
+            part * 100);
+    fflush(stderr);
+}
+
+// Waits until the file is there, or will not be. The run's row, NULL when the daemon has gone.
+static json_t *wait_for_file(const struct session *session)
+{
+    bool bar = isatty(STDERR_FILENO) && session->is_first, drawn = false;
+    for (;;) {
+        json_t *row = ask(session, "/v1/runs", false, run_parameter(session));
+        const char *state = json_string_value(json_object_get(row, "state"));
+        if (!state || strcmp(state, "published") == 0 || strcmp(state, "failed") == 0) {
+            if (drawn)
+                fputs("\r\033[K", stderr);
+            return row;
+        }
+        if (bar && strcmp(state, "converting") == 0) {
+            draw_progress(json_number_value(json_object_get(row, "progress")));
+            drawn = true;
+        }
+        json_decref(row);
+        poll(NULL, 0, POLL_PERIOD_MS);
+    }
+}
+
+static int64_t number_of(const json_t *row, const char *key)
+{
+    return json_integer_value(json_object_get(row, key));
+}
+
+static int report(const struct session *session, const json_t *row, const char *command)
+{
+    const char *state = json_string_value(json_object_get(row, "state")), *problem = json_string_value(json_object_get(row, "problem"));
+    const char *file = json_string_value(json_object_get(row, "file")), *unable = json_string_value(json_object_get(row, "unable_why"));
+    if (!state || strcmp(state, "published") != 0) {
+        say("cannot write the run file %s: %s", file ? file : session->output, problem ? problem : "the daemon has gone; see its spool beside it");
+        return COMMAND_FAILED;
+    }
+    if (!session->is_first)
+        return COMMAND_DONE;
+    if (unable)
+        say("%" PRId64 " process(es) recorded nothing: %s", number_of(row, "unable"), unable);
+    int64_t processes = number_of(row, "processes"), lost = number_of(row, "lost");
+    if (!processes) {
+        if (!unable)
+            say("nothing was recorded: no process of %s uses libscoped_lane", command);
+        return COMMAND_DONE;
+    }
+    char loss[64] = "none lost";
+    if (lost)
+        snprintf(loss, sizeof loss, "%" PRId64 " LOST", lost);
+    say("%s: %" PRId64 " calls of %" PRId64 " process%s, %s", file, number_of(row, "stored"), processes, processes == 1 ? "" : "es", loss);
+    return COMMAND_DONE;
+}
+
+static int run(const struct command_line *line)
+{
+    struct session session = {.rundir_option = command_text(line, "rundir")};
+    if (settle_output(&session, command_text(line, "output")) < 0)
+        return COMMAND_FAILED;
+    settle_key(&session);
+    if ((!find_service(&session) && open_private(&session) < 0) || join(&session) < 0)
+        return COMMAND_FAILED;
+    int status = run_command(&session, line->operands);
+    json_t *row = ask(&session, "/v1/leave", true, run_parameter(&session));
+    json_decref(row);
+    row = wait_for_file(&session);
+    int outcome = report(&session, row, line->operands[0]);
+    json_decref(row);
+    return outcome == COMMAND_DONE ? status : outcome;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .operands = "[--] CMD...",
+    .operands_min = 1,
+    .operands_max = COMMAND_ANY,
+    .stops_at_operand = true,
+    .summary = "run a command and record it into a run file",
+    .details = "Uses the service where one listens, else a daemon of its own. Ends with the command's exit status (128 + the\n"
+               "signal's number where one ended it), or 1 when the run file could not be written. Works inside a launcher too:\n"
+               "mpirun -n 4 scoped-lane run ./app makes one file.",
+    .options = options,
+    .function = run,
+};
