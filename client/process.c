@@ -148,6 +148,19 @@ SL_PUBLIC void sl_rank(int64_t rank)
     client_unlock(&guard);
 }
 
+// No daemon reads this segment any more, and the last one has taken everything: nobody will miss it.
+static bool is_left_empty(void)
+{
+    if (!client->segment->daemon_pid || sl_load_acquire(&client->segment->adopted))
+        return false;
+    for (uint32_t i = 0; i < client->slot_count; i++) {
+        const struct sl_ring *ring = AT(client->slot_offsets[i]);
+        if (sl_load_relaxed(&ring->head) != sl_load_relaxed(&ring->tail))
+            return false;
+    }
+    return true;
+}
+
 __attribute__((destructor)) static void goodbye(void)
 {
     struct guard guard;
@@ -162,5 +175,7 @@ __attribute__((destructor)) static void goodbye(void)
     }
     sl_store_release(&client->segment->goodbye, 1);
     attach_poll();
+    if (is_left_empty())
+        unlink(client->path);
     client_unlock(&guard);
 }

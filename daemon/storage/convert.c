@@ -30,8 +30,9 @@ struct row {
     uint32_t name;
     struct model_process *process;
     const struct model_region *place;  // the first of its local regions: file and line
-    uint64_t count, first, filled;      // in the scratch file
+    uint64_t count, first, filled;     // in the scratch file
     int64_t exclusive_ns;
+    bool whole;  // every call's parent is in the file: exclusive_ns can be told
 };
 
 struct conversion {
@@ -159,7 +160,7 @@ static void make_rows(struct conversion *c)
             if (!*row) {
                 c->rows = alloc_resize(c->rows, c->row_count + 1, sizeof *c->rows);
                 c->rows[c->row_count] = (struct row){.name = region->name, .process = process, .place = region,
-                                                     .exclusive_ns = is_whole(process) ? 0 : -1};
+                                                     .whole = is_whole(process)};
                 *row = ++c->row_count;
             }
             c->row_of[p][id] = *row;
@@ -240,8 +241,6 @@ static void place_call(void *context, struct model_process *process, const struc
                               .task = call->task == SL_TASK_NONE ? RUN_NO_TASK : (int32_t)call->task},
                              c->sequence++};
     facts_see_call(&c->facts, complete, call, start, end);
-    if (row->exclusive_ns < 0)
-        return;
     row->exclusive_ns += end - start;
     struct row *parent = call->parent ? row_for(c, process, region_index(process, call->parent)) : NULL;
     if (parent)
@@ -283,7 +282,7 @@ static void write_row(struct conversion *c, struct runwrite *w, const struct row
         runwrite_row_calls(w, chunk, part);
         done += part;
     }
-    runwrite_row_end(w, row->exclusive_ns);
+    runwrite_row_end(w, row->whole ? row->exclusive_ns : -1);
 }
 
 // ---- the file

@@ -41,8 +41,8 @@ def regions(file):
 
 
 def test_of_two_processes_that_claim_a_rank_the_first_gets_it_and_the_other_follows_the_highest(shell):
-    file = shell.process("first", 10, claim=1).process("second", 20, claim=1).process("third", 30, claim=5).record()
-    assert regions(file) == {1: {"first": 10}, 5: {"third": 30}, 6: {"second": 20}}
+    file = shell.process("first", 10, claim=0).process("second", 20, claim=0).process("third", 30, claim=5).record()
+    assert regions(file) == {0: {"first": 10}, 5: {"third": 30}, 6: {"second": 20}}
     accept(file.path)
 
 
