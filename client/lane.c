@@ -11,6 +11,7 @@
 #define NESTED_LIMIT    64  // appends dropped as nested while head stands still, before the first is held to be abandoned
 #define MARKED_LIMIT    16  // entries that exits crossed and that stay
 #define CROSSED_REMOVED 2   // an entry crossed this often is removed
+#define FULL_ROUNDS     64  // too deep enters, each after a too deep exit, on a stack that stays full: doubtful entries go too
 
 void lane_use(struct producer *self, struct sl_lane *lane)
 {
@@ -22,17 +23,25 @@ void lane_use(struct producer *self, struct sl_lane *lane)
 
 // ---- appends
 
-// Counts a call that cannot be stored.
+// Counts a call that cannot be stored. `busy` is set meanwhile, as for an append: should a handler leave by longjmp between the
+// two counters, the next append squares them.
 static void count_lost(struct producer *self, enum sl_loss reason)
 {
     struct sl_ring *ring = self->hot.ring;
-    if (ring) {
-        sl_bump(&ring->produced);
-        sl_bump(&ring->lost[reason]);
-    } else {
+    if (!ring) {
         sl_fetch_add(&client->segment->elsewhere_produced, 1);
         sl_fetch_add(&client->segment->elsewhere_lost[reason], 1);
+        return;
     }
+    uint64_t busy = sl_load_relaxed(&self->hot.busy);
+    if (!busy)
+        sl_store_relaxed(&self->hot.busy, sl_frame_());
+    sl_compiler_barrier();
+    sl_bump(&ring->produced);
+    sl_bump(&ring->lost[reason]);
+    sl_compiler_barrier();
+    if (!busy)
+        sl_store_relaxed(&self->hot.busy, 0);
 }
 
 bool lane_append(struct producer *self, const struct sl_record *record)
@@ -81,7 +90,8 @@ static void square(struct sl_ring *ring)
 }
 
 // The append in progress will not come back, or not before this one: its slot is void, and a SKIP behind it says so, which it
-// cannot overwrite should it come back after all.
+// cannot overwrite should it come back after all. The slot itself is emptied too: what it held a lap ago may have been such a SKIP,
+// which would void the record before it.
 static bool take_over(struct producer *self)
 {
     static const uint64_t all = ~UINT64_C(0);
@@ -92,6 +102,7 @@ static bool take_over(struct producer *self)
     bool fits = head - tail + 2 <= self->hot.mask + 1;
     if (fits) {
         square(ring);
+        self->hot.records[head & self->hot.mask] = (struct sl_record){{0}};
         self->hot.records[(head + 1) & self->hot.mask] = (struct sl_record){{0, sl_record_word1(SL_SKIP, 1), 0, 0}};
         sl_store_release(&ring->head, head + 2);
         ring->others += 2;
@@ -108,8 +119,11 @@ SL_PUBLIC int sl_busy_(uint64_t frame)
     uint64_t busy = sl_load_relaxed(&self->hot.busy);
     stack_t alternate;
     bool nested = frame < busy;  // deeper: a handler runs on top of the append
-    if (sigaltstack(NULL, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK))
-        nested = nested || busy - (uint64_t)(uintptr_t)alternate.ss_sp >= alternate.ss_size;
+    if (sigaltstack(NULL, &alternate) == 0 && !(alternate.ss_flags & SS_DISABLE)) {
+        bool here = alternate.ss_flags & SS_ONSTACK, begun_here = busy - (uint64_t)(uintptr_t)alternate.ss_sp < alternate.ss_size;
+        if (here != begun_here)  // two stacks: the handlers' lies on top
+            nested = here;
+    }
     errno = saved;
     uint64_t head = sl_load_relaxed(&self->hot.ring->head);
     if (self->dropped_head != head) {
@@ -225,22 +239,60 @@ static bool deeper_than(const struct sl_entry *entry, uint64_t frame)
     return (int32_t)(entry->frame - (uint32_t)frame) < 0;
 }
 
+// On the handlers' stack frames say nothing about those of the program's own.
+static bool on_alternate_stack(void)
+{
+    int saved = errno;
+    stack_t alternate;
+    bool here = sigaltstack(NULL, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK);
+    errno = saved;
+    return here;
+}
+
+// Is the same region open once more from the same frame?
+static bool has_twin(struct sl_lane *lane, uint32_t i)
+{
+    const struct sl_entry *entry = lane_entry(lane, i);
+    for (uint32_t j = 0, capacity = lane_capacity(lane); j < capacity; j++) {
+        const struct sl_entry *other = lane_entry(lane, j);
+        if (j != i && other->frame == entry->frame && SL_ENTRY_REGION(other->region) == SL_ENTRY_REGION(entry->region))
+            return true;
+    }
+    return false;
+}
+
+// Has a longjmp left this entry behind? Surely so where its frame is gone. An entry of the present frame may be an outer call, and one
+// without a start an enter that this handler has interrupted: those count as left only when the stack would else stay full.
+static bool is_left_behind(struct sl_lane *lane, uint32_t i, uint64_t frame, bool insist)
+{
+    const struct sl_entry *entry = lane_entry(lane, i);
+    bool same_frame = entry->frame == (uint32_t)frame;
+    if (deeper_than(entry, frame))
+        return true;
+    if (!entry->start)
+        return same_frame || insist;
+    return insist && same_frame && has_twin(lane, i);
+}
+
 // A full stack: removes what a longjmp has left. True when something went, so also what lay above the block's end.
 static bool clean(struct producer *self, struct sl_lane *lane, uint64_t frame)
 {
     uint32_t capacity = lane_capacity(lane), depth = sl_load_relaxed(&lane->depth), removed = 0;
-    if (depth > capacity)
-        cut(lane, capacity);
-    for (uint32_t i = capacity; i-- > 0;) {
-        const struct sl_entry *entry = lane_entry(lane, i);
-        if (!entry->start || SL_ENTRY_MARKS(entry->region) || deeper_than(entry, frame)) {
-            abandon(self, lane, i);
+    bool comparable = !on_alternate_stack(), insist = self->full_rounds >= FULL_ROUNDS;
+    uint64_t left[(SL_THREAD_ENTRIES + SL_OVERFLOW_ENTRIES) / 64] = {0};
+    for (uint32_t i = 0; i < capacity; i++)
+        if (SL_ENTRY_MARKS(lane_entry(lane, i)->region) || (comparable && is_left_behind(lane, i, frame, insist))) {
+            left[i / 64] |= UINT64_C(1) << i % 64;
             removed++;
         }
-    }
     if (!removed)
-        sl_store_release(&lane->depth, depth);
-    return removed > 0;
+        return false;
+    self->unaccounted += depth - capacity;
+    cut(lane, capacity);
+    for (uint32_t i = capacity; i-- > 0;)
+        if (left[i / 64] >> i % 64 & 1)
+            abandon(self, lane, i);
+    return true;
 }
 
 static bool deepen(struct sl_lane *lane)
@@ -266,10 +318,13 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
         if (clean(self, lane, frame))
             depth = sl_load_relaxed(&lane->depth);
         if (depth >= lane_capacity(lane)) {
+            self->full_rounds += self->left_full;
+            self->left_full = 0;
             sl_store_release(&lane->depth, depth + 1);  // too deep: its exit counts it
             return;
         }
     }
+    self->full_rounds = 0;
     sl_store_release(&lane->depth, depth + 1);
     fill(lane, lane_entry(lane, depth), region, frame, client_ticks());
 }
@@ -283,9 +338,8 @@ static struct producer *ready(void)
     return self;
 }
 
-SL_PUBLIC void sl_enter_cold_(sl_region_t region)
+SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame)
 {
-    uint64_t frame = sl_frame_();
     if (!region)
         return;
     struct producer *self = ready();
@@ -295,6 +349,11 @@ SL_PUBLIC void sl_enter_cold_(sl_region_t region)
 
 static void count_unmatched(struct producer *self, uint32_t region, uint64_t now)
 {
+    if (self->unaccounted) {  // the enter was too deep, on a stack that has been cleaned since
+        self->unaccounted--;
+        count_lost(self, SL_LOST_TOO_DEEP);
+        return;
+    }
     struct sl_record record = {{now, sl_record_word1(SL_UNMATCHED, 0), sl_record_word2(region, 0),
                                 sl_record_word3(region, 0, self->lane->task)}};
     if (self->hot.ring)
@@ -330,7 +389,7 @@ static struct above look_above(struct sl_lane *lane, uint32_t i, uint64_t frame)
         const struct sl_entry *entry = lane_entry(lane, j);
         if (entry->start)
             above.open++;
-        else if (!deeper_than(entry, frame))  // a deeper frame is gone: a longjmp left the slot behind
+        else if (!deeper_than(entry, frame) || on_alternate_stack())  // else its frame is gone: a longjmp left the slot behind
             above.pending++;
     }
     return above;
@@ -360,6 +419,7 @@ static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t
     if (depth > capacity) {
         count_lost(self, SL_LOST_TOO_DEEP);
         sl_store_release(&lane->depth, depth - 1);
+        self->left_full = 1;
         return;
     }
     for (uint32_t i = depth; i-- > 0;) {
@@ -391,9 +451,8 @@ SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now)
         leave(self, region, now ? now : client_ticks(), frame);
 }
 
-SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now)
+SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame)
 {
-    uint64_t frame = sl_frame_();
     if (!region)
         return;
     struct producer *self = ready();
@@ -439,24 +498,24 @@ void lane_shrink(struct sl_lane *lane)
     lane->overflow = 0;
 }
 
-// The mark of a lane: its depth, and whose it is.
+// The mark of a lane: 1 + its depth, and whose it is.
 SL_PUBLIC sl_mark_t sl_mark(void)
 {
-    struct producer *self = producer_self();
+    struct producer *self = thread_producer();
     if (!self || !self->lane)
         return 0;
-    return (uint64_t)self->lane->task << 32 | sl_load_relaxed(&self->lane->depth);
+    return (uint64_t)self->lane->task << 32 | (sl_load_relaxed(&self->lane->depth) + 1);
 }
 
 SL_PUBLIC void sl_unwind(sl_mark_t mark)
 {
     struct producer *self = producer_self();
-    uint32_t depth = (uint32_t)mark;
+    uint32_t depth = (uint32_t)mark - 1;
     if (!self || !self->lane || self->lane->task != (uint32_t)(mark >> 32))
         return;
     struct sl_lane *lane = self->lane;
     uint32_t present = sl_load_relaxed(&lane->depth);
-    if (depth >= present)
+    if (depth >= present)  // also the null mark
         return;
     if (self->hot.ring)
         sl_store_relaxed(&self->hot.ring->abandoned, self->hot.ring->abandoned + (present - depth));

@@ -110,6 +110,7 @@ bool client_start(void)
     regions_publish_all();
     has_recorded = true;
     client->phase = CLIENT_RECORDING;
+    sl_store_relaxed(&client_idle.hot.off, 0);  // a fork child inherits it from a parent that was off
     sl_store_release(&client->segment->magic, SL_MAGIC);  // last: from here on a daemon may adopt it
     attach_hello();
     return true;

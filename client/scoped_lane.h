@@ -97,9 +97,9 @@ struct sl_producer {
 #endif
 extern SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_;
 
-SL_PUBLIC void sl_enter_cold_(sl_region_t region);
+SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame);
 SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now);  // now 0: not read yet
-SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now);
+SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame);
 SL_PUBLIC int sl_busy_(uint64_t frame);  // an append finds another in progress: 1 go on, 0 dropped and counted
 SL_PUBLIC int sl_room_(uint64_t head);   // 1 there is room, 0 dropped and counted
 
@@ -171,12 +171,12 @@ static inline void sl_enter(sl_region_t region)
     struct sl_lane *lane = self->lane;
     if (sl_unlikely(!lane)) {
         if (!self->off)
-            sl_enter_cold_(region);
+            sl_enter_cold_(region, sl_frame_());
         return;
     }
     uint32_t depth = sl_load_relaxed(&lane->depth);
     if (sl_unlikely(depth >= lane->entries || !region)) {
-        sl_enter_cold_(region);
+        sl_enter_cold_(region, sl_frame_());
         return;
     }
     struct sl_entry *entry = sl_lane_stack(lane) + depth;
@@ -222,19 +222,19 @@ static inline void sl_next(sl_region_t region)
     struct sl_lane *lane = self->lane;
     if (sl_unlikely(!lane)) {
         if (!self->off)
-            sl_next_cold_(region, 0);
+            sl_next_cold_(region, 0, sl_frame_());
         return;
     }
     uint64_t now = sl_ticks_();
     uint32_t top = sl_load_relaxed(&lane->depth) - 1;
     struct sl_entry *entry = sl_lane_stack(lane) + top;
     if (sl_unlikely(top >= lane->entries || !region)) {
-        sl_next_cold_(region, now);
+        sl_next_cold_(region, now, sl_frame_());
         return;
     }
     uint64_t start = sl_load_relaxed(&entry->start), duration = now - start;
     if (sl_unlikely(!start || duration >= SL_DURATION_LONG)) {
-        sl_next_cold_(region, now);
+        sl_next_cold_(region, now, sl_frame_());
         return;
     }
     sl_append_call_(self, lane, entry, start, duration);

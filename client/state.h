@@ -27,6 +27,9 @@ struct producer {
     uint32_t unannounced;       // 1: the THREAD record of this owner did not fit yet
     uint64_t task;              // handle of the current task, 0 none
     uint64_t dropped_head;      // head when the latest nested append was dropped
+    uint32_t full_rounds;       // too deep enters that followed a too deep exit, since the stack was less than full
+    uint32_t left_full;         // 1: the latest call on a full stack was such an exit
+    uint32_t unaccounted;       // too deep enters whose level went when the stack was cleaned: their exits may still come
     struct producer *next_free;
     uint64_t free_tasks[16];  // offsets of rows this thread may take without the lock
     uint32_t free_task_count;
