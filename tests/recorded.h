@@ -14,12 +14,12 @@
 static struct place place;
 static struct segment recorded;
 
-// Opens the segment of a process (0: whichever there is), or looks again at what it has grown to.
+// Opens the segment of a process (0: this one), or looks again at what it has grown to.
 static inline void recorded_look(pid_t pid)
 {
     if (!recorded.map.base) {
         char problem[256] = "there is none", path[256];
-        int fd = place_segment(&place, pid, path);
+        int fd = place_segment(&place, pid ? pid : getpid(), path);
         cr_assert(fd >= 0 && segment_open(&recorded, fd, path, problem) == 0, "cannot open the segment: %s", problem);
         close(fd);
     }
