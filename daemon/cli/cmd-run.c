@@ -29,7 +29,13 @@
 #include "cli/command.h"
 #include "storage/scoped_lane_run.h"
 
-enum { START_PATIENCE_MS = 10000, POLL_PERIOD_MS = 20, CANNOT_RUN = 126, NOT_FOUND = 127 };
+enum {
+    START_PATIENCE_MS = 10000,
+    POLL_PERIOD_MS = 20,
+    GUARD_PERIOD_MS = 1000,   // how often a private daemon is looked after while the command runs
+    CANNOT_RUN = 126,
+    NOT_FOUND = 127,
+};
 
 static const struct command_option options[] = {
     COMMAND_OPTION_OUTPUT("the run file to write (default: scoped-lane.h5)"),
@@ -43,6 +49,7 @@ struct session {
     char key[64];
     int members;             // commands a launcher starts beside us
     char rundir[RUNDIR_PATH_MAX];
+    bool is_private;
     bool is_first;           // we started the daemon, or it is the service: the one who reports
     char run[32];            // its id at the daemon
 };
@@ -219,6 +226,7 @@ static int open_private(struct session *session)
         say("cannot use the runtime directory %s: %s", place, strerror(ENAMETOOLONG));
         return -1;
     }
+    session->is_private = true;
     int64_t deadline_ns = clock_monotonic_ns() + START_PATIENCE_MS * INT64_C(1000000);
     while (clock_monotonic_ns() < deadline_ns) {
         if (listens(session->rundir))
@@ -269,6 +277,18 @@ static int join(struct session *session)
     return 0;
 }
 
+// A daemon that was killed: a service is somebody else's to start again, a private one is ours. The new one goes on with what the
+// old one left. True when it is there.
+static bool revive(struct session *session)
+{
+    for (int waited_ms = 0; waited_ms < START_PATIENCE_MS; waited_ms += POLL_PERIOD_MS) {
+        if (listens(session->rundir) || (session->is_private && start_daemon(session)))
+            return join(session) == 0;
+        poll(NULL, 0, POLL_PERIOD_MS);
+    }
+    return false;
+}
+
 // ---- the command
 
 static pid_t child;
@@ -303,28 +323,50 @@ static void become(const struct session *session, char **words, int trouble)
     _exit(error == ENOENT ? NOT_FOUND : CANNOT_RUN);
 }
 
-// Runs it to its end; the status a shell would give.
-static int run_command(const struct session *session, char **words)
+// Waits for its end, and looks after the daemon meanwhile.
+static int wait_for_child(struct session *session)
 {
-    int trouble[2], error, status;
+    static const struct timespec period = {GUARD_PERIOD_MS / 1000, GUARD_PERIOD_MS % 1000 * 1000000};
+    int status;
+    sigset_t ended;
+    sigemptyset(&ended);
+    sigaddset(&ended, SIGCHLD);
+    for (;;) {
+        pid_t pid = waitpid(child, &status, WNOHANG);
+        if (pid == child)
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        if (sigtimedwait(&ended, NULL, &period) < 0 && errno == EAGAIN && !listens(session->rundir) && session->is_private)
+            revive(session);
+    }
+}
+
+// Runs it to its end; the status a shell would give.
+static int run_command(struct session *session, char **words)
+{
+    int trouble[2], error;
+    sigset_t ended, before;
     if (pipe2(trouble, O_CLOEXEC) < 0) {
         say("cannot start %s: %s", words[0], strerror(errno));
         return COMMAND_FAILED;
     }
     watch_signals();
+    sigemptyset(&ended);
+    sigaddset(&ended, SIGCHLD);  // taken by sigtimedwait
+    sigprocmask(SIG_BLOCK, &ended, &before);
     child = fork();
-    if (child == 0)
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         become(session, words, trouble[1]);
+    }
     close(trouble[1]);
     if (child < 0 || read(trouble[0], &error, sizeof error) == sizeof error)
         say("cannot run %s: %s", words[0], strerror(child < 0 ? errno : error));
     close(trouble[0]);
     if (child < 0)
         return COMMAND_FAILED;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
+    int status = wait_for_child(session);
     child = 0;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return status;
 }
 
 // ---- the outcome
@@ -338,13 +380,22 @@ static void draw_progress(double part)
     fflush(stderr);
 }
 
-// Waits until the file is there, or will not be. The run's row, NULL when the daemon has gone.
-static json_t *wait_for_file(const struct session *session)
+static void leave(const struct session *session)
+{
+    json_decref(ask(session, "/v1/leave", true, run_parameter(session)));
+}
+
+// Waits until the file is there, or will not be. The run's row, NULL when the daemon has gone for good.
+static json_t *wait_for_file(struct session *session)
 {
     bool bar = isatty(STDERR_FILENO) && session->is_first, drawn = false;
     for (;;) {
         json_t *row = ask(session, "/v1/runs", false, run_parameter(session));
         const char *state = json_string_value(json_object_get(row, "state"));
+        if (!state && !listens(session->rundir) && revive(session)) {
+            leave(session);
+            continue;
+        }
         if (!state || strcmp(state, "published") == 0 || strcmp(state, "failed") == 0) {
             if (drawn)
                 fputs("\r\033[K", stderr);
@@ -398,9 +449,9 @@ static int run(const struct command_line *line)
     if ((!find_service(&session) && open_private(&session) < 0) || join(&session) < 0)
         return COMMAND_FAILED;
     int status = run_command(&session, line->operands);
-    json_t *row = ask(&session, "/v1/leave", true, run_parameter(&session));
-    json_decref(row);
-    row = wait_for_file(&session);
+    if (listens(session.rundir))
+        leave(&session);
+    json_t *row = wait_for_file(&session);
     int outcome = report(&session, row, line->operands[0]);
     json_decref(row);
     return outcome == COMMAND_DONE ? status : outcome;

@@ -92,6 +92,16 @@ int procfs_comm(uint32_t pid, uint32_t tid, char name[64])
     return result;
 }
 
+int procfs_boot_id(char id[40])
+{
+    struct buffer text = {0};
+    int result = files_read_all("/proc/sys/kernel/random/boot_id", &text);
+    buffer_append(&text, "", 1);
+    snprintf(id, 40, "%.36s", result == 0 ? text.data : "");
+    buffer_finish(&text);
+    return result;
+}
+
 bool procfs_maps_file(uint32_t pid, const char *path)
 {
     char maps[80];

@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/say.h"
+#include "core/drain.h"
 #include "core/procfs.h"
 #include "proto/hello.h"
 #include "services/daemon.h"
@@ -86,15 +87,37 @@ static struct process_facts facts_of(const struct client *client, uid_t uid, gid
     return facts;
 }
 
-// Rings that another daemon drained before us: we go on at their tails.
+// Where to go on in rings that another daemon has drained before us: at the spool's end where there is one (the last tail may
+// not have been moved: then it is now), else at the tails.
 static void start_at_tails(struct client *client)
 {
     for (uint32_t i = 0; i < client->segment.slot_count; i++) {
         const struct sl_ring *ring = segment_ring(&client->segment, i);
         struct model_slot *slot = model_slot(client->process, i);
-        slot->next = sl_load_relaxed(&ring->tail);
+        uint64_t tail = sl_load_relaxed(&ring->tail), head = sl_load_acquire(&ring->head);
+        if (slot->next >= tail && slot->next <= head && slot->next > 0) {
+            drain_release(&client->segment, i, slot->next);
+            continue;
+        }
+        slot->next = tail;
         slot->owner = sl_load_relaxed(&ring->owner);
     }
+}
+
+// The row of the model that it has: a new one, or the one that a daemon before us made for it.
+static void find_process(struct client *client, uid_t uid, gid_t gid)
+{
+    struct daemon *daemon = client->daemon;
+    client->process = restore_find(daemon, client->segment.identity.uuid, &client->run);
+    if (client->process) {
+        client->process->status.state = PROCESS_LIVE;
+        return;
+    }
+    client->run = runs_for_client(daemon, client, uid, gid);
+    struct process_facts facts = facts_of(client, uid, gid);
+    client->process = model_add_process(&client->run->model, &facts);
+    client->process->host = alloc_text(daemon->host);
+    spool_put_process(&client->run->spool, client->process);
 }
 
 static void watch_pid(struct client *client)
@@ -117,11 +140,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     client->socket = -1;
     client->pid = pid;
     client->start_time = segment->identity.start_time;
-    client->run = runs_for_client(daemon, client, uid, gid);
-    struct process_facts facts = facts_of(client, uid, gid);
-    client->process = model_add_process(&client->run->model, &facts);
-    client->process->host = alloc_text(daemon->host);
-    spool_put_process(&client->run->spool, client->process);
+    find_process(client, uid, gid);
     start_at_tails(client);
     watch_pid(client);
     client->run->clients++;

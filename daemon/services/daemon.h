@@ -60,6 +60,7 @@ struct run {
     uint32_t member_count;
     uint32_t members_expected;
     bool finish_asked;
+    bool restored;            // from the spool a daemon before us left
     int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
     int64_t ledger_spooled_ns;
     uint32_t unable;          // processes that could not make a segment
@@ -164,6 +165,16 @@ int runs_flush(struct run *run);
 void runs_free_all(struct daemon *daemon);
 const char *runs_state_name(const struct run *run);
 void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t pid, const char *path, int error);
+
+struct spool_reader;
+struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid_t uid, gid_t gid);  // RECORDING, its spool closed
+bool runs_wait_for_restored(const struct run *run);  // does a process of it live that has not come back yet?
+
+// ---- restore.c
+void restore_runs(struct daemon *daemon);   // at the start: what the last daemon of this directory left
+void restore_check(struct daemon *daemon);  // restored processes that have ended meanwhile
+struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], struct run **run);
+char *restore_link(const struct run *run);  // where the runtime directory names a run's spool
 
 // ---- query.c
 int query_listen(struct daemon *daemon, int fd);

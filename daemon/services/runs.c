@@ -135,12 +135,34 @@ static void spool_anchors(struct run *run)
             spool_put_anchor(&run->spool, daemon->clock_kind, &chosen[i]);
 }
 
+// The runtime directory names the spools in use, for the daemon after a killed one.
+static void name_spool(const struct run *run, const char *path)
+{
+    char *link = restore_link(run), *directory = alloc_printf("%s/spools", run->daemon->rundir);
+    mkdir(directory, 0700);
+    if (symlink(path, link) < 0)
+        say("cannot note the spool %s as %s: %s; a restarted daemon will not find it", path, link, strerror(errno));
+    free(link);
+    free(directory);
+}
+
+static void drop_spool(struct run *run)
+{
+    char *link = restore_link(run);
+    unlink(run->spool.path);
+    unlink(link);
+    free(link);
+}
+
 // The spool is made at once, so that an output that cannot be written is found out before anything is recorded.
 static int make_spool(struct run *run)
 {
     char *path = spool_path_of(run);
+    char boot[40], part[16];
+    procfs_boot_id(boot);
+    snprintf(part, sizeof part, "%u", run->part);
     struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
-                              .host = run->daemon->host};
+                              .host = run->daemon->host, .boot = boot, .part = part};
     memcpy(facts.id, run->id, sizeof facts.id);
     int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
     run->has_spool = result == 0;
@@ -151,6 +173,7 @@ static int make_spool(struct run *run)
         run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));
     } else {
         spool_anchors(run);
+        name_spool(run, path);
     }
     free(path);
     return result;
@@ -314,6 +337,30 @@ int runs_flush(struct run *run)
     return result;
 }
 
+// ---- what a daemon before us left
+
+struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid_t uid, gid_t gid)
+{
+    struct run *run = make_run(daemon, reader->run.key, uid, gid);
+    memcpy(run->id, reader->run.id, sizeof reader->run.id);
+    run->output = alloc_text(reader->run.output);
+    run->part = reader->run.part && atoi(reader->run.part) > 0 ? (uint32_t)atoi(reader->run.part) : 1;
+    run->restored = true;
+    run->idle_since_ns = clock_monotonic_ns();
+    struct spool_frame frame;
+    while (spool_next(reader, &frame))
+        spool_apply(reader, &run->model, &frame, NULL);
+    return run;
+}
+
+bool runs_wait_for_restored(const struct run *run)
+{
+    for (uint32_t i = 0; i < run->model.process_count; i++)
+        if (run->model.processes[i]->status.state < PROCESS_ENDED)
+            return true;
+    return false;
+}
+
 // ---- ending
 
 static void forget_old(struct daemon *daemon);
@@ -329,7 +376,7 @@ static void converter_done(struct run *run, int64_t exit_status, int signal_numb
     if (exit_status == 0 && signal_number == 0) {
         run->state = RUN_PUBLISHED;
         run->progress = 1;
-        unlink(run->spool.path);
+        drop_spool(run);
         say_detail("run %s: %s", run->id, run->output);
     } else {
         run->state = RUN_FAILED;
@@ -488,7 +535,7 @@ void runs_finish(struct run *run)
     run->spool.fd = -1;
     buffer_finish(&run->spool.pending);
     if (run->model.process_count == 0) {  // nobody came: no file
-        unlink(run->spool.path);
+        drop_spool(run);
         run->state = RUN_PUBLISHED;
         return;
     }
@@ -519,6 +566,8 @@ static bool is_over(const struct run *run, int64_t now_ns)
         return true;
     if (run->member_count)
         return members_are_done(run, now_ns);
+    if (run->restored && runs_wait_for_restored(run))
+        return false;
     return run->clients == 0 && run->idle_since_ns && now_ns - run->idle_since_ns > IDLE_END_NS;
 }
 

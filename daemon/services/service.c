@@ -175,6 +175,7 @@ static void on_second(uv_timer_t *timer)
     struct daemon *daemon = timer->data;
     add_anchor(daemon);
     clients_scan(daemon);
+    restore_check(daemon);
     if (!daemon->ending && private_is_done(daemon, clock_monotonic_ns()))
         service_end(daemon);
 }
@@ -325,7 +326,12 @@ static int start(struct daemon *daemon)
     add_anchor(daemon);
     guard_install();
     signal(SIGPIPE, SIG_IGN);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);  // whoever started us may have blocked what the loop lives on
     result = open_wake(daemon);
+    if (result == 0)
+        restore_runs(daemon);
     if (result == 0)
         result = open_sockets(daemon);
     if (result == 0)
@@ -336,11 +342,12 @@ static int start(struct daemon *daemon)
 // A private daemon's directory was made for its run alone.
 static void remove_directory(const struct daemon *daemon)
 {
-    static const char *const names[] = {"log", "lock"};
+    static const char *const names[] = {"log", "lock", "spools"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4200];
         snprintf(path, sizeof path, "%s/%s", daemon->rundir, names[i]);
-        unlink(path);
+        if (unlink(path) < 0)
+            rmdir(path);
     }
     rmdir(daemon->rundir);
 }

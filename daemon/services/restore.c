@@ -1,0 +1,123 @@
+// What a killed daemon left: its spools, named in <rundir>/spools, and the segments of its clients. A new daemon reads each
+// spool into a run, goes on at its end, and gives every segment back to the process it belongs to (by the segment's uuid); so
+// one run stays one file, and every call is in it once.
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/say.h"
+#include "core/procfs.h"
+#include "services/daemon.h"
+
+char *restore_link(const struct run *run)
+{
+    return alloc_printf("%s/spools/%s", run->daemon->rundir, run->id);
+}
+
+static bool is_this_boot(const struct spool_reader *reader)
+{
+    char boot[40];
+    return procfs_boot_id(boot) == 0 && reader->run.boot && strcmp(boot, reader->run.boot) == 0;
+}
+
+// Goes on with a spool. A run that had ended already, or that another boot made, only needs its file.
+static void go_on(struct daemon *daemon, struct spool_reader *reader, const char *path, const struct stat *status)
+{
+    struct run *run = runs_restore(daemon, reader, status->st_uid, status->st_gid);
+    uint64_t limit = daemon->options.spool_limit ? daemon->options.spool_limit : UINT64_MAX;
+    int result = spool_continue(&run->spool, path, reader->at, limit);
+    if (result < 0) {
+        say("cannot go on with the spool %s: %s", path, strerror(-result));
+        run->state = RUN_FAILED;
+        return;
+    }
+    run->has_spool = true;
+    say("run %s goes on: %s, %zu bytes%s", run->id, path, reader->at, reader->at < reader->size ? " (what followed was torn, and is cut off)" : "");
+    if (reader->end_ns != SL_UNKNOWN || !is_this_boot(reader))
+        run->finish_asked = true;
+}
+
+static void restore_one(struct daemon *daemon, const char *link)
+{
+    char path[4096];
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0)
+        return;
+    path[length] = 0;
+    struct spool_reader reader;
+    struct stat status;
+    int result = lstat(path, &status) < 0 ? -errno : spool_open(&reader, path);
+    if (result == -ENOENT) {
+        unlink(link);
+        return;
+    }
+    if (result < 0) {
+        say("cannot read the spool %s: %s", path,
+            result == -EPROTONOSUPPORT ? "it is of another version, which has to finish it" : strerror(-result));
+        return;
+    }
+    go_on(daemon, &reader, path, &status);
+    spool_reader_close(&reader);
+}
+
+void restore_runs(struct daemon *daemon)
+{
+    char *directory = alloc_printf("%s/spools", daemon->rundir);
+    DIR *links = opendir(directory);
+    struct dirent *entry;
+    while (links && (entry = readdir(links)))
+        if (entry->d_name[0] != '.') {
+            char *link = alloc_printf("%s/%s", directory, entry->d_name);
+            restore_one(daemon, link);
+            free(link);
+        }
+    if (links)
+        closedir(links);
+    free(directory);
+}
+
+struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], struct run **run)
+{
+    for (struct run *each = daemon->runs; each; each = each->next)
+        for (uint32_t i = 0; each->restored && each->state == RUN_RECORDING && i < each->model.process_count; i++)
+            if (memcmp(each->model.processes[i]->facts.uuid, uuid, 16) == 0) {
+                *run = each;
+                return each->model.processes[i];
+            }
+    return NULL;
+}
+
+static bool has_client(const struct daemon *daemon, const struct model_process *process)
+{
+    for (const struct client *client = daemon->clients; client; client = client->next)
+        if (client->process == process)
+            return true;
+    return false;
+}
+
+// A process whose segment is not to be found any more (its name was removed) may live on; when it has ended, that is all there is
+// to know of it.
+static void check_process(struct run *run, struct model_process *process)
+{
+    struct procfs_stat stat;
+    bool alive = procfs_stat(process->facts.pid, 0, &stat) == 0 && stat.start_time == process->facts.start_time && stat.state != 'Z';
+    if (alive || has_client(run->daemon, process))
+        return;
+    process->status.state = process->status.goodbye ? PROCESS_ENDED : PROCESS_VANISHED;
+    process->status.end_ns = clock_monotonic_ns();
+    spool_put_status(&run->spool, process->number, &process->status);
+}
+
+void restore_check(struct daemon *daemon)
+{
+    for (struct run *run = daemon->runs; run; run = run->next)
+        for (uint32_t i = 0; run->restored && run->state == RUN_RECORDING && i < run->model.process_count; i++)
+            if (run->model.processes[i]->status.state < PROCESS_ENDED)
+                check_process(run, run->model.processes[i]);
+}
