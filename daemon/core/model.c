@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/utf8.h"
 
-enum { CHUNK = 1024, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16 };
+enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16 };
 
 void model_init(struct model *model, uint32_t clock_kind, size_t anchors_kept, uint32_t tasks_kept)
 {

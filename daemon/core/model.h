@@ -11,6 +11,8 @@
 #include "core/ticks.h"
 #include "proto/segment.h"
 
+enum { MODEL_TASK_CHUNK = 1024 };
+
 // A name of a run's region. Places (file, line) belong to the process's regions.
 struct model_name {
     char *text;
@@ -66,7 +68,7 @@ struct model_process {
     uint32_t word_count;
     struct model_thread *threads;
     uint32_t thread_count;
-    struct model_task ***tasks;  // chunks of 1024 pointers
+    struct model_task ***tasks;  // chunks of MODEL_TASK_CHUNK pointers
     uint32_t task_chunks;
     uint64_t tasks_known, tasks_folded;
     struct model_slot *slots;

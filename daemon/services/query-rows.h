@@ -2,47 +2,29 @@
 #ifndef SL_SERVICES_QUERY_ROWS_H
 #define SL_SERVICES_QUERY_ROWS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "services/query-page.h"
 
-#include "base/json.h"
-#include "services/daemon.h"
-
-// Where a page goes on: strictly behind this row. Rows of a listing come in rising (run, process, index).
-struct row_key {
-    uint64_t run;
-    uint64_t process;
-    uint64_t index;
+// A lane as it stands now.
+struct lane {
+    struct run *run;
+    struct model_process *process;
+    uint32_t thread, task;  // FACTS_NO_THREAD, SL_TASK_NONE
+    const char *state;
+    const struct lane_view *view;  // NULL: of a process that has ended; its open calls tell
 };
 
-struct row_filter {
-    const char *run, *state, *region, *kind;  // NULL: all
-    int64_t rank, pid, thread;
-    bool has_rank, has_pid, has_thread;
-};
-
-struct page {
-    struct json_writer *json;
-    const struct daemon *daemon;
-    const struct row_filter *filter;
-    uid_t uid;        // whose rows; root and the daemon's own user see all
-    bool sees_all;
-    struct row_key after;
-    bool has_after;
-    uint32_t limit, count;
-    size_t bytes_max;
-    bool more;        // there are rows behind this page
-    struct row_key last;
-    int64_t now_ns;
-};
+typedef void (*lanes_on_lane)(struct page *page, const struct lane *lane, void *context);
+void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context);
 
 // Each writes the rows of its listing that fit the page.
 void rows_runs(struct page *page);
 void rows_processes(struct page *page);
-void rows_threads(struct page *page);
-void rows_tasks(struct page *page);
 void rows_regions(struct page *page);
 void rows_loss(struct page *page);
+void rows_threads(struct page *page);
+void rows_tasks(struct page *page);
+void rows_lanes(struct page *page);
+void rows_where(struct page *page);  // one page, whatever the limit: groups are few
 
 // What every reply says of its own trustworthiness.
 void rows_trust(struct json_writer *json, const struct page *page);

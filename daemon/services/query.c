@@ -39,6 +39,7 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
     filter->state = http_query(request, "state");
     filter->region = http_query(request, "region");
     filter->kind = http_query(request, "kind");
+    filter->idle = http_query(request, "idle") != NULL;
     return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
                    integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
                    integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0
@@ -122,6 +123,8 @@ LISTING(threads)
 LISTING(tasks)
 LISTING(regions)
 LISTING(loss)
+LISTING(lanes)
+LISTING(where)
 
 // ---- status
 
@@ -236,7 +239,7 @@ static int post_finish(void *context, struct http_request *request, struct http_
     return reply_run(daemon, request, reply, run);
 }
 
-static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "limit", "cursor", NULL};
+static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
 static const char *const join_parameters[] = {"run", "output", "members", NULL};
 static const char *const run_parameters[] = {"run", NULL};
 
@@ -248,6 +251,8 @@ static const struct http_route routes[] = {
     {"GET", "/v1/tasks", row_parameters, get_tasks},
     {"GET", "/v1/regions", row_parameters, get_regions},
     {"GET", "/v1/loss", row_parameters, get_loss},
+    {"GET", "/v1/lanes", row_parameters, get_lanes},
+    {"GET", "/v1/where", row_parameters, get_where},
     {"POST", "/v1/join", join_parameters, post_join},
     {"POST", "/v1/leave", run_parameters, post_leave},
     {"POST", "/v1/finish", run_parameters, post_finish},

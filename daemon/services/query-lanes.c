@@ -1,0 +1,302 @@
+// Threads, tasks, lanes: what stands in the lane blocks now.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "services/query-rows.h"
+
+#define TASK_PAUSED 0x80000000u  // in sl_lane.stepping: a nested step holds the thread
+
+static const char *const process_states[] = PROCESS_STATE_NAMES;
+
+// ---- threads
+
+static const char *thread_state(const struct client *client, const struct model_process *process, const struct model_thread *thread)
+{
+    if (thread->facts.end)
+        return "ended";
+    return client && !client->gone ? "live" : process_states[process->status.state];
+}
+
+// The lane of a living thread, read now.
+static bool read_thread_lane(const struct client *client, const struct model_thread *thread, struct lane_view *view)
+{
+    if (!client || client->gone || client->broken || thread->facts.end || thread->facts.slot >= client->segment.slot_count)
+        return false;
+    struct sl_ring *ring = segment_ring(&client->segment, thread->facts.slot);
+    if (sl_load_relaxed(&ring->owner) != thread->facts.index)
+        return false;
+    lanes_read(&client->segment, sl_ring_lane(ring), SL_THREAD_ENTRIES, view);
+    return true;
+}
+
+// The task whose step each thread is in, by thread index: SL_TASK_NONE for none. Freed by the caller.
+static uint32_t *current_tasks(const struct client *client, const struct model_process *process)
+{
+    uint32_t *current = alloc_zeroed(process->thread_count, sizeof *current);
+    memset(current, 0xff, process->thread_count * sizeof *current);
+    for (uint32_t i = 0; client && !client->gone && !client->broken && i < client->segment.task_extents; i++) {
+        const struct segment_rows *rows = &client->segment.tasks[i];
+        const struct sl_task_row *row = segment_at(&client->segment, rows->offset, (uint64_t)rows->count * sizeof *row);
+        for (uint32_t j = 0; row && j < rows->count; j++) {
+            uint32_t stepping = sl_load_acquire(&row[j].lane.stepping);
+            if (sl_load_acquire(&row[j].state) == SL_ROW_LIVE && stepping && stepping <= process->thread_count)
+                current[stepping - 1] = sl_load_relaxed(&row[j].index);
+        }
+    }
+    return current;
+}
+
+static void thread_row(struct page *page, struct run *run, struct model_process *process, const struct client *client, uint32_t index,
+                       uint32_t task)
+{
+    static struct lane_view view;
+    struct row_key key = {run->number, process->number, index};
+    const struct model_thread *thread = &process->threads[index];
+    const char *state = thread_state(client, process, thread);
+    if ((page->filter->state && strcmp(page->filter->state, state) != 0) || !page_wants(page, &key))
+        return;
+    struct json_writer *json = page->json;
+    row_open(page, run, process);
+    jsonw_member_uint(json, "index", index);
+    jsonw_member_id(json, "ident", thread->facts.ident);
+    jsonw_member_uint(json, "native_id", thread->facts.native_id);
+    jsonw_member_text(json, "name", thread->name);
+    jsonw_member_bool(json, "daemon", thread->facts.flags & SL_THREAD_DAEMON);
+    jsonw_member_time(json, "start_ns", row_time(run, process, thread->facts.start));
+    jsonw_member_time(json, "end_ns", row_time(run, process, thread->facts.end));
+    jsonw_member_uint(json, "cpu_ns", thread->facts.cpu_ns);
+    jsonw_member_bool(json, "cpu_exact", thread->facts.cpu_exact);
+    jsonw_member_uint(json, "calls", thread->calls);
+    jsonw_member_text(json, "state", state);
+    if (task == SL_TASK_NONE)
+        jsonw_member_null(json, "task_index");
+    else
+        jsonw_member_uint(json, "task_index", task);
+    if (read_thread_lane(client, thread, &view))
+        row_stack_of_view(page, run, process, &view);
+    else
+        row_stack_of_dead(page, run, process, index, SL_TASK_NONE);
+    jsonw_object_end(json);
+}
+
+static void threads_of_process(struct page *page, struct run *run, struct model_process *process)
+{
+    const struct client *client = page_client_of(page, process);
+    uint32_t *current = current_tasks(client, process);
+    for (uint32_t i = 0; i < process->thread_count && !page->more; i++)
+        if (process->threads[i].known && (!page->filter->has_thread || page->filter->thread == i))
+            thread_row(page, run, process, client, i, current[i]);
+    free(current);
+}
+
+static void threads_of(struct page *page, struct run *run)
+{
+    page_each_process(page, run, threads_of_process);
+}
+
+void rows_threads(struct page *page)
+{
+    page_each_run(page, threads_of);
+}
+
+// ---- tasks
+
+// A living task's times as of now come from its row: a step or suspension in progress is included.
+static bool read_task_row(const struct client *client, const struct model_task *task, struct sl_task_row *row, struct lane_view *view)
+{
+    if (!client || client->gone || client->broken || task->facts.done || !task->row)
+        return false;
+    const struct sl_task_row *shared = segment_at(&client->segment, task->row, sizeof *shared);
+    if (!shared || sl_load_relaxed(&shared->index) != task->facts.index || sl_load_acquire(&shared->state) != SL_ROW_LIVE)
+        return false;
+    struct buffer name = {0}, coro_name = {0};
+    segment_task_row(&client->segment, shared, row, &name, &coro_name);
+    buffer_finish(&name);
+    buffer_finish(&coro_name);
+    lanes_read(&client->segment, &shared->lane, SL_TASK_ENTRIES, view);
+    return true;
+}
+
+static void task_times(struct page *page, struct run *run, struct model_process *process, const struct task_facts *facts, bool live)
+{
+    struct json_writer *json = page->json;
+    int64_t running = model_length_ns(&run->model, process, facts->running);
+    int64_t suspended = model_length_ns(&run->model, process, facts->suspended);
+    int64_t longest = model_length_ns(&run->model, process, facts->longest_step);
+    bool steps = facts->stepping && facts->stepping < TASK_PAUSED;
+    if (live && steps) {
+        int64_t step = page->now_ns - row_time(run, process, facts->step_started);
+        running += step > 0 ? step : 0;
+        longest = step > longest ? step : longest;
+    } else if (live && facts->steps) {
+        int64_t wait = page->now_ns - row_time(run, process, facts->last_step_end);
+        suspended += wait > 0 ? wait : 0;
+    }
+    jsonw_member_uint(json, "steps", facts->steps);
+    jsonw_member_int(json, "running_ns", running);
+    jsonw_member_int(json, "suspended_ns", suspended);
+    jsonw_member_int(json, "longest_step_ns", longest);
+    jsonw_member_bool(json, "bound", facts->steps_bound);
+    jsonw_member_text(json, "state", facts->done ? "done" : steps ? "running" : "suspended");
+}
+
+static void task_row(struct page *page, struct run *run, struct model_process *process, const struct client *client,
+                     const struct model_task *task)
+{
+    static struct lane_view view;
+    struct row_key key = {run->number, process->number, task->facts.index};
+    struct sl_task_row row;
+    struct task_facts facts = task->facts;
+    if (!page_wants(page, &key))
+        return;
+    bool live = read_task_row(client, task, &row, &view);
+    if (live) {
+        facts.thread = row.lane.thread;
+        facts.steps = row.lane.steps;
+        facts.running = row.lane.running;
+        facts.suspended = row.lane.suspended;
+        facts.longest_step = row.lane.longest_step;
+        facts.step_started = row.lane.step_started;
+        facts.last_step_end = row.lane.last_step_end;
+        facts.stepping = row.lane.stepping;
+    }
+    struct json_writer *json = page->json;
+    row_open(page, run, process);
+    jsonw_member_uint(json, "index", facts.index);
+    jsonw_member_text(json, "kind", model_word(process, facts.kind));
+    jsonw_member_text(json, "name", task->name);
+    jsonw_member_text(json, "coro_name", task->coro_name);
+    jsonw_member_uint(json, "thread_index", facts.thread);
+    jsonw_member_time(json, "created_ns", row_time(run, process, facts.created));
+    jsonw_member_time(json, "done_ns", row_time(run, process, facts.done));
+    task_times(page, run, process, &facts, live);
+    jsonw_member_uint(json, "calls", task->calls);
+    if (live)
+        row_stack_of_view(page, run, process, &view);
+    else
+        row_stack_of_dead(page, run, process, FACTS_NO_THREAD, facts.index);
+    jsonw_object_end(json);
+}
+
+static void tasks_of_process(struct page *page, struct run *run, struct model_process *process)
+{
+    const struct client *client = page_client_of(page, process);
+    for (uint32_t chunk = 0; chunk < process->task_chunks && !page->more; chunk++)
+        for (uint32_t i = 0; process->tasks[chunk] && i < MODEL_TASK_CHUNK && !page->more; i++)
+            if (process->tasks[chunk][i])
+                task_row(page, run, process, client, process->tasks[chunk][i]);
+}
+
+static void tasks_of(struct page *page, struct run *run)
+{
+    page_each_process(page, run, tasks_of_process);
+}
+
+void rows_tasks(struct page *page)
+{
+    page_each_run(page, tasks_of);
+}
+
+// ---- lanes
+
+static const char *os_state_name(char letter)
+{
+    return letter == 'R' ? "running" : letter == 'D' ? "disk" : letter == 'T' || letter == 't' ? "stopped" : "waiting";
+}
+
+static void visit_thread(struct page *page, struct run *run, struct model_process *process, const struct client *client, uint32_t index,
+                         lanes_on_lane visit, void *context)
+{
+    static struct lane_view view;
+    const struct model_thread *thread = &process->threads[index];
+    struct lane lane = {.run = run, .process = process, .thread = index, .task = SL_TASK_NONE};
+    if (thread->facts.end || !thread->known)
+        return;
+    lane.state = thread_state(client, process, thread);
+    if (read_thread_lane(client, thread, &view)) {
+        lane.view = &view;
+        lane.state = view.moving ? "moving" : thread->os_state ? os_state_name(thread->os_state) : lane.state;
+    }
+    visit(page, &lane, context);
+}
+
+static void visit_task(struct page *page, struct run *run, struct model_process *process, const struct client *client,
+                       const struct model_task *task, lanes_on_lane visit, void *context)
+{
+    static struct lane_view view;
+    struct sl_task_row row;
+    struct lane lane = {.run = run, .process = process, .thread = task->facts.thread, .task = task->facts.index};
+    if (task->facts.done)
+        return;
+    lane.state = process_states[process->status.state];
+    if (read_task_row(client, task, &row, &view)) {
+        lane.view = &view;
+        lane.thread = row.lane.thread;
+        lane.state = view.moving ? "moving" : row.lane.stepping && row.lane.stepping < TASK_PAUSED ? "running" : "suspended";
+    } else if (client && !client->gone) {
+        return;  // done since the last scan
+    }
+    visit(page, &lane, context);
+}
+
+void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context)
+{
+    const struct client *client = page_client_of(page, process);
+    for (uint32_t i = 0; i < process->thread_count; i++)
+        visit_thread(page, run, process, client, i, visit, context);
+    for (uint32_t chunk = 0; chunk < process->task_chunks; chunk++)
+        for (uint32_t i = 0; process->tasks[chunk] && i < MODEL_TASK_CHUNK; i++)
+            if (process->tasks[chunk][i])
+                visit_task(page, run, process, client, process->tasks[chunk][i], visit, context);
+}
+
+static char *lane_label(const struct lane *lane)
+{
+    const struct model_process *process = lane->process;
+    const char *thread = lane->thread < process->thread_count && process->threads[lane->thread].name ? process->threads[lane->thread].name : "?";
+    const struct model_task *task = lane->task == SL_TASK_NONE ? NULL : model_task(process, lane->task);
+    return task ? alloc_printf("%s (%s) on %s", task->name, task->coro_name, thread) : alloc_text(thread);
+}
+
+// Lanes are numbered as in run files: a task's index, else -2 - thread.
+static void lane_row(struct page *page, const struct lane *lane, void *context)
+{
+    struct json_writer *json = page->json;
+    bool is_task = lane->task != SL_TASK_NONE;
+    struct row_key key = {lane->run->number, lane->process->number, is_task ? UINT64_C(1) << 32 | lane->task : lane->thread};
+    (void)context;
+    if ((page->filter->state && strcmp(page->filter->state, lane->state) != 0) || !page_wants(page, &key))
+        return;
+    char *label = lane_label(lane);
+    row_open(page, lane->run, lane->process);
+    jsonw_member_int(json, "lane", is_task ? (int64_t)lane->task : -2 - (int64_t)lane->thread);
+    jsonw_member_text(json, "label", label);
+    jsonw_member_uint(json, "thread_index", lane->thread);
+    if (is_task)
+        jsonw_member_uint(json, "task_index", lane->task);
+    else
+        jsonw_member_null(json, "task_index");
+    jsonw_member_text(json, "state", lane->state);
+    if (lane->view)
+        row_stack_of_view(page, lane->run, lane->process, lane->view);
+    else
+        row_stack_of_dead(page, lane->run, lane->process, is_task ? FACTS_NO_THREAD : lane->thread, lane->task);
+    jsonw_object_end(json);
+    free(label);
+}
+
+static void lanes_of_process(struct page *page, struct run *run, struct model_process *process)
+{
+    lanes_visit(page, run, process, lane_row, NULL);
+}
+
+static void lanes_of(struct page *page, struct run *run)
+{
+    page_each_process(page, run, lanes_of_process);
+}
+
+void rows_lanes(struct page *page)
+{
+    page_each_run(page, lanes_of);
+}

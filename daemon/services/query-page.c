@@ -1,0 +1,128 @@
+#include "services/query-page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+// ---- walking
+
+static bool is_after(const struct page *page, const struct row_key *key)
+{
+    const struct row_key *after = &page->after;
+    if (!page->has_after)
+        return true;
+    if (key->run != after->run)
+        return key->run > after->run;
+    return key->process != after->process ? key->process > after->process : key->index > after->index;
+}
+
+// May a row with this key be written now? Says so in page->more when it is the page's end that forbids it.
+bool page_wants(struct page *page, const struct row_key *key)
+{
+    if (page->more || !is_after(page, key))
+        return false;
+    if (page->count >= page->limit || page->json->out->length > page->bytes_max) {
+        page->more = true;
+        return false;
+    }
+    page->count++;
+    page->last = *key;
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct run *one = *(struct run *const *)a, *other = *(struct run *const *)b;
+    return one->number < other->number ? -1 : one->number > other->number;
+}
+
+void page_each_run(struct page *page, page_on_run visit)
+{
+    size_t count = 0;
+    for (const struct run *run = page->daemon->runs; run; run = run->next)
+        count++;
+    struct run **runs = alloc_zeroed(count, sizeof *runs);
+    count = 0;
+    for (struct run *run = page->daemon->runs; run; run = run->next) {
+        bool named = !page->filter->run || strcmp(page->filter->run, run->id) == 0 ||
+                     (strchr(run->key, ':') && strcmp(strrchr(run->key, ':') + 1, page->filter->run) == 0);
+        if (named && (page->sees_all || run->uid == page->uid))
+            runs[count++] = run;
+    }
+    qsort(runs, count, sizeof *runs, by_number);
+    for (size_t i = 0; i < count && !page->more; i++)
+        visit(page, runs[i]);
+    free(runs);
+}
+
+bool page_fits(const struct page *page, const struct model_process *process)
+{
+    const struct row_filter *filter = page->filter;
+    return (!filter->has_rank || process->status.rank == filter->rank) && (!filter->has_pid || process->facts.pid == filter->pid);
+}
+
+void page_each_process(struct page *page, struct run *run, page_on_process visit)
+{
+    for (uint32_t i = 0; i < run->model.process_count && !page->more; i++)
+        if (page_fits(page, run->model.processes[i]))
+            visit(page, run, run->model.processes[i]);
+}
+
+struct client *page_client_of(const struct page *page, const struct model_process *process)
+{
+    for (struct client *client = page->daemon->clients; client; client = client->next)
+        if (client->process == process)
+            return client;
+    return NULL;
+}
+
+// ---- pieces of rows
+
+void row_member_rank(struct json_writer *json, const char *key, int64_t rank, int64_t none)
+{
+    if (rank == none)
+        jsonw_member_null(json, key);
+    else
+        jsonw_member_int(json, key, rank);
+}
+
+void row_open(struct page *page, const struct run *run, const struct model_process *process)
+{
+    jsonw_object(page->json);
+    jsonw_member_text(page->json, "run", run->id);
+    jsonw_member_text(page->json, "host", process->host);
+    row_member_rank(page->json, "rank", process->status.rank, SL_RANK_NONE);
+    row_member_rank(page->json, "file_rank", process->file_rank, -1);
+    jsonw_member_uint(page->json, "pid", process->facts.pid);
+}
+
+int64_t row_time(struct run *run, const struct model_process *process, uint64_t ticks)
+{
+    return ticks ? model_time_ns(&run->model, process, ticks) : SL_UNKNOWN;
+}
+
+void row_stack_of_view(struct page *page, struct run *run, struct model_process *process, const struct lane_view *view)
+{
+    jsonw_key(page->json, "stack");
+    jsonw_array(page->json);
+    for (uint32_t i = 0; i < view->depth; i++)
+        jsonw_text(page->json, model_region_name(&run->model, model_region(process, view->calls[i].region)));
+    jsonw_array_end(page->json);
+    jsonw_member_time(page->json, "since_ns", row_time(run, process, view->since));
+    jsonw_member_bool(page->json, "moving", view->moving);
+}
+
+// What a lane was in when its process ended.
+void row_stack_of_dead(struct page *page, struct run *run, struct model_process *process, uint32_t thread, uint32_t task)
+{
+    jsonw_key(page->json, "stack");
+    jsonw_array(page->json);
+    for (uint32_t i = 0; i < process->open_count; i++) {
+        const struct open_facts *open = &process->open[i];
+        if (open->thread == thread && open->task == task)
+            jsonw_text(page->json, model_region_name(&run->model, model_region(process, open->region)));
+    }
+    jsonw_array_end(page->json);
+    jsonw_member_time(page->json, "since_ns", row_time(run, process, process->status.last_event));
+}

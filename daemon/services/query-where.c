@@ -1,0 +1,153 @@
+// The roll call: lanes of all ranks grouped by equal stacks, the smallest group first, for the one that went astray is in it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "services/query-rows.h"
+
+struct group {
+    const struct run *run;
+    uint32_t *names;  // of the run's regions, outermost first
+    uint32_t depth;
+    int64_t *ranks;
+    uint32_t lanes;
+    int64_t youngest_ns, oldest_ns;  // time in this state
+    const char *state;
+    uint32_t unranked;
+};
+
+struct groups {
+    struct group *list;
+    uint32_t count;
+};
+
+static struct group *group_of(struct groups *groups, const struct run *run, const uint32_t *names, uint32_t depth)
+{
+    for (uint32_t i = 0; i < groups->count; i++) {
+        struct group *group = &groups->list[i];
+        if (group->run == run && group->depth == depth && memcmp(group->names, names, depth * sizeof *names) == 0)
+            return group;
+    }
+    groups->list = alloc_resize(groups->list, groups->count + 1, sizeof *groups->list);
+    struct group *group = &groups->list[groups->count++];
+    *group = (struct group){.run = run, .depth = depth, .names = alloc_zeroed(depth, sizeof *names), .youngest_ns = INT64_MAX};
+    memcpy(group->names, names, depth * sizeof *names);
+    return group;
+}
+
+static uint32_t stack_names(const struct lane *lane, uint32_t *names)
+{
+    uint32_t depth = 0;
+    if (lane->view) {
+        for (; depth < lane->view->depth; depth++)
+            names[depth] = model_region(lane->process, lane->view->calls[depth].region)->name;
+        return depth;
+    }
+    bool is_task = lane->task != SL_TASK_NONE;
+    for (uint32_t i = 0; i < lane->process->open_count && depth < LANES_DEPTH_LIMIT; i++) {
+        const struct open_facts *open = &lane->process->open[i];
+        if (open->task == lane->task && (is_task || open->thread == lane->thread))
+            names[depth++] = model_region(lane->process, open->region)->name;
+    }
+    return depth;
+}
+
+static void add_lane(struct page *page, const struct lane *lane, void *context)
+{
+    static uint32_t names[LANES_DEPTH_LIMIT];
+    uint32_t depth = stack_names(lane, names);
+    uint64_t since = lane->view ? lane->view->since : lane->process->status.last_event;
+    if ((!depth && !page->filter->idle) || (page->filter->state && strcmp(page->filter->state, lane->state) != 0))
+        return;
+    struct group *group = group_of(context, lane->run, names, depth);
+    int64_t rank = lane->process->status.rank, time_ns = page->now_ns - row_time(lane->run, lane->process, since);
+    time_ns = time_ns < 0 ? 0 : time_ns;
+    group->ranks = alloc_resize(group->ranks, group->lanes + 1, sizeof *group->ranks);
+    group->ranks[group->lanes++] = rank;
+    group->unranked += rank == SL_RANK_NONE;
+    group->youngest_ns = time_ns < group->youngest_ns ? time_ns : group->youngest_ns;
+    group->oldest_ns = time_ns > group->oldest_ns ? time_ns : group->oldest_ns;
+    group->state = !group->state || strcmp(group->state, lane->state) == 0 ? lane->state : "mixed";
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct group *one = a, *other = b;
+    if (one->lanes != other->lanes)
+        return one->lanes < other->lanes ? -1 : 1;
+    return one->oldest_ns > other->oldest_ns ? -1 : one->oldest_ns < other->oldest_ns;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+// "0,2-3": sorted, each rank once. Returns how many ranks there are.
+static uint32_t rank_text(struct group *group, struct buffer *text)
+{
+    uint32_t ranks = 0;
+    qsort(group->ranks, group->lanes, sizeof *group->ranks, by_value);
+    for (uint32_t i = group->unranked; i < group->lanes;) {
+        int64_t first = group->ranks[i], last = first;
+        for (; i < group->lanes && group->ranks[i] <= last + 1; i++) {
+            ranks += i == group->unranked || group->ranks[i] != group->ranks[i - 1];
+            last = group->ranks[i];
+        }
+        buffer_printf(text, text->length ? ",%lld" : "%lld", (long long)first);
+        if (last > first)
+            buffer_printf(text, "-%lld", (long long)last);
+    }
+    if (group->unranked)
+        buffer_text(text, text->length ? ",unranked" : "unranked");
+    buffer_append(text, "", 1);
+    return ranks;
+}
+
+static void group_row(struct page *page, struct group *group)
+{
+    struct json_writer *json = page->json;
+    struct buffer ranks = {0};
+    uint32_t count = rank_text(group, &ranks);
+    jsonw_object(json);
+    jsonw_member_text(json, "run", group->run->id);
+    jsonw_key(json, "stack");
+    jsonw_array(json);
+    for (uint32_t i = 0; i < group->depth; i++)
+        jsonw_text(json, group->run->model.names[group->names[i]].text);
+    jsonw_array_end(json);
+    jsonw_member_uint(json, "lanes", group->lanes);
+    jsonw_member_text(json, "ranks", ranks.data);
+    jsonw_member_uint(json, "rank_count", count);
+    jsonw_member_int(json, "youngest_ns", group->youngest_ns);
+    jsonw_member_int(json, "oldest_ns", group->oldest_ns);
+    jsonw_member_text(json, "state", group->state);
+    jsonw_object_end(json);
+    buffer_finish(&ranks);
+}
+
+static void gather_process(struct page *page, struct run *run, struct model_process *process)
+{
+    lanes_visit(page, run, process, add_lane, page->context);
+}
+
+static void gather_run(struct page *page, struct run *run)
+{
+    if (run->state == RUN_RECORDING)
+        page_each_process(page, run, gather_process);
+}
+
+void rows_where(struct page *page)
+{
+    struct groups groups = {0};
+    page->context = &groups;
+    page_each_run(page, gather_run);
+    qsort(groups.list, groups.count, sizeof *groups.list, by_size);
+    for (uint32_t i = 0; i < groups.count; i++) {
+        group_row(page, &groups.list[i]);
+        free(groups.list[i].names);
+        free(groups.list[i].ranks);
+    }
+    free(groups.list);
+}
