@@ -15,6 +15,10 @@
 #define PAUSED    0x80000000u  // in sl_lane.stepping: the step is interrupted by a nested one
 #define UNIT_BITS 6
 
+#define LOOKS_FOR_STEP_END 2000  // some microseconds
+
+enum finish { FINISH_ASKED = 1, FINISH_DONE = 2 };  // sl_task_row.finished, 0 before
+
 static sl_task_t handle_of(uint64_t offset_units, uint32_t index)
 {
     return (uint64_t)(facts_get()->fork_depth & 63) << 58 | offset_units << 32 | index;
@@ -112,15 +116,27 @@ static void set_current(struct producer *self, sl_task_t task, struct sl_task_ro
     lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self));
 }
 
-static void complete(struct producer *self, struct sl_task_row *row)
+static void give_overflow_back(struct sl_lane *lane, bool locked)
 {
-    lane_end(self, &row->lane, row->done);
-    if (row->lane.overflow) {
-        struct guard guard;
+    struct guard guard;
+    if (!lane->overflow)
+        return;
+    if (!locked)
         client_lock(&guard);
-        lane_shrink(&row->lane);
+    lane_shrink(lane);
+    if (!locked)
         client_unlock(&guard);
-    }
+}
+
+// Completes a row whose end was asked for while no step is in progress. The finishing thread and the one that steps out may both find
+// it so: one of them does it.
+static void complete(struct producer *self, struct sl_task_row *row, bool locked)
+{
+    uint32_t asked = FINISH_ASKED;
+    if (!__atomic_compare_exchange_n(&row->finished, &asked, FINISH_DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return;
+    lane_end(self, &row->lane, row->done);
+    give_overflow_back(&row->lane, locked);
     row->version++;
     struct sl_record record = {{row->done, sl_record_word1(SL_DONE, 0), OFFSET_OF(row) >> UNIT_BITS,
                                 sl_record_word3(0, 0, row->index)}};
@@ -139,7 +155,8 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
         if (!row)
             return;
     }
-    if ((row && row->lane.stepping) || (!row && self->lane == &self->rowless)) {
+    struct sl_lane *lane = row ? &row->lane : &self->rowless;
+    if (sl_load_relaxed(&lane->stepping)) {
         count_refused(self);
         return;
     }
@@ -147,10 +164,11 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
     struct sl_task_row *outer = self->task && !is_rowless(self->task) ? row_of(self->task) : NULL;
     if (outer)
         close_step(&outer->lane, now, PAUSED | (self->index + 1));
-    struct sl_lane *lane = row ? &row->lane : &self->rowless;
     sl_store_relaxed(&lane->under, self->task);
     if (row)
         open_step(self, lane, now);
+    else
+        lane->stepping = self->index + 1;
     set_current(self, task, row);
 }
 
@@ -170,12 +188,14 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
     sl_store_relaxed(&lane->under, 0);
     if (row)
         close_step(lane, now, 0);
+    else
+        lane->stepping = 0;
     struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
     if (outer)
         open_step(self, &outer->lane, now);
     set_current(self, outer || is_rowless(under) ? under : 0, outer);
-    if (row && sl_load_acquire(&row->finished))
-        complete(self, row);
+    if (row && sl_unlikely(sl_load_acquire(&row->finished)))
+        complete(self, row, false);
 }
 
 SL_PUBLIC sl_task_t sl_task_current(void)
@@ -250,13 +270,19 @@ SL_PUBLIC void sl_task_finish(sl_task_t task)
     struct sl_task_row *row = self ? row_for(self, task) : NULL;
     if (!row)
         return;
-    uint32_t expected = 0;
-    uint64_t now = client_ticks();
-    if (!__atomic_compare_exchange_n(&row->finished, &expected, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(&row->done, &none, client_ticks(), 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return;
-    row->done = now;
-    if (!sl_load_relaxed(&row->lane.stepping))
-        complete(self, row);
+    __atomic_store_n(&row->finished, FINISH_ASKED, __ATOMIC_SEQ_CST);
+    // A step that ends just now may have looked for our mark before it was there, while its own store, that it has ended, is still
+    // under way. A fence there would cost every step; looking a little longer here costs only this rare case.
+    for (int look = 0; look < LOOKS_FOR_STEP_END; look++) {
+        uint32_t stepping = __atomic_load_n(&row->lane.stepping, __ATOMIC_SEQ_CST);
+        if (!stepping)
+            complete(self, row, false);
+        if (!stepping || (stepping & ~PAUSED) == self->index + 1)  // our own step completes it when it ends
+            return;
+    }
 }
 
 SL_PUBLIC void sl_task_rename(sl_task_t task, const char *name)
@@ -277,18 +303,21 @@ SL_PUBLIC void sl_task_rename(sl_task_t task, const char *name)
 
 void task_thread_ended(struct producer *self, uint64_t now)
 {
-    for (sl_task_t task = self->task; task;) {
+    sl_task_t task = self->task;
+    set_current(self, 0, NULL);
+    while (task) {
         struct sl_task_row *row = is_rowless(task) ? NULL : row_of(task);
         struct sl_lane *lane = row ? &row->lane : &self->rowless;
         sl_task_t under = lane->under;
         lane->under = 0;
         if (row && !(lane->stepping & PAUSED))
             close_step(lane, now, 0);
-        else if (row)
+        else
             sl_store_relaxed(&lane->stepping, 0);
+        if (row)
+            complete(self, row, true);
         task = row || is_rowless(task) ? under : 0;
     }
-    set_current(self, 0, NULL);
     while (self->free_task_count) {  // not used: back to where the moving hand finds them
         struct sl_task_row *row = AT(self->free_tasks[--self->free_task_count]);
         sl_store_release(&row->state, SL_ROW_SPOOLED);

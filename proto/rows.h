@@ -60,7 +60,7 @@ struct sl_task_row {
     uint64_t created;  // ticks
     uint64_t done;     // ticks, 0 before
     uint32_t kind;     // id of a word in the strings
-    uint32_t finished;  // sl_task_finish came while another thread's step was in progress
+    uint32_t finished;  // 1: its end was asked for (`done`), 2: and completed; between the two a step is in progress
     uint64_t zero[3];
     struct sl_name name;
     struct sl_name coro_name;
