@@ -27,7 +27,7 @@
 #include "base/say.h"
 #include "cli/client.h"
 #include "cli/command.h"
-#include "storage/scoped_lane_run.h"
+#include "cli/output.h"
 
 enum {
     START_PATIENCE_MS = 10000,
@@ -45,7 +45,7 @@ static const struct command_option options[] = {
 
 struct session {
     const char *rundir_option;
-    char output[4096];
+    char output[OUTPUT_PATH_MAX];
     char key[64];
     int members;             // commands a launcher starts beside us
     char rundir[RUNDIR_PATH_MAX];
@@ -53,47 +53,6 @@ struct session {
     bool is_first;           // we started the daemon, or it is the service: the one who reports
     char run[32];            // its id at the daemon
 };
-
-// ---- the output
-
-static bool is_run_file(const char *path, char why[SL_RUN_ERROR_MAX])
-{
-    struct sl_run *run;
-    if (sl_run_open(&run, path, why) < 0)
-        return false;
-    sl_run_close(run);
-    return true;
-}
-
-static int settle_output(struct session *session, const char *named)
-{
-    char directory[4096], why[SL_RUN_ERROR_MAX];
-    const char *path = named ? named : "scoped-lane.h5", *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    struct stat status;
-    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    char *full = realpath(directory, NULL);
-    if (!full || access(full, W_OK | X_OK) < 0) {
-        say("cannot write the run file %s: directory %s: %s", path, directory, strerror(errno));
-        free(full);
-        return -1;
-    }
-    int length = snprintf(session->output, sizeof session->output, "%s/%s", strcmp(full, "/") ? full : "", name);
-    free(full);
-    if (length < 0 || (size_t)length >= sizeof session->output || !*name) {
-        say("cannot write the run file %s: %s", path, *name ? strerror(ENAMETOOLONG) : "it names no file");
-        return -1;
-    }
-    if (stat(session->output, &status) < 0)
-        return 0;
-    if (S_ISDIR(status.st_mode)) {
-        say("cannot write the run file %s: %s", path, strerror(EISDIR));
-        return -1;
-    }
-    if (is_run_file(session->output, why))
-        return 0;
-    say("cannot write the run file %s: a file of that name is there that is not a run (%s)", path, why);
-    return -1;
-}
 
 // ---- which daemon
 
@@ -443,7 +402,7 @@ static int report(const struct session *session, const json_t *row, const char *
 static int run(const struct command_line *line)
 {
     struct session session = {.rundir_option = command_text(line, "rundir")};
-    if (settle_output(&session, command_text(line, "output")) < 0)
+    if (output_settle(command_text(line, "output"), session.output) < 0)
         return COMMAND_FAILED;
     settle_key(&session);
     if ((!find_service(&session) && open_private(&session) < 0) || join(&session) < 0)

@@ -28,7 +28,7 @@
 #include "services/daemon.h"
 
 #define SHM_DIRECTORY "/dev/shm"
-enum { FOREIGN_KEPT = 1024, HELLO_PATIENCE_MS = 5000 };
+enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24 };
 
 // A connection before and after its client is known.
 struct connection {
@@ -337,6 +337,13 @@ static void accept_one(struct daemon *daemon, int fd)
     uv_poll_start(&connection->poll, UV_READABLE | UV_DISCONNECT, on_connection);
 }
 
+// Few descriptors are left: those have better uses. The client is found by the scan, and tries again later.
+static bool is_scarce(int fd)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd + DESCRIPTORS_KEPT >= limit.rlim_cur;
+}
+
 static void on_register(uv_poll_t *poll, int status, int events)
 {
     struct daemon *daemon = poll->data;
@@ -347,13 +354,12 @@ static void on_register(uv_poll_t *poll, int status, int events)
     uv_fileno((uv_handle_t *)poll, &listening);
     for (int i = 0; i < 256; i++) {
         int fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-            daemon->without_socket++;  // it stays in the backlog until one is free; the scan adopts its segment meanwhile
-            return;
-        }
         if (fd < 0)
             return;
-        accept_one(daemon, fd);
+        if (is_scarce(fd))
+            close(fd);
+        else
+            accept_one(daemon, fd);
     }
 }
 
@@ -552,6 +558,11 @@ void clients_check(struct daemon *daemon)
     }
 }
 
+static void free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
 void clients_close_all(struct daemon *daemon)
 {
     while (daemon->clients) {
@@ -565,8 +576,9 @@ void clients_close_all(struct daemon *daemon)
     }
     if (daemon->register_poll && !uv_is_closing((uv_handle_t *)daemon->register_poll)) {
         int fd;
+        uv_poll_stop(daemon->register_poll);
         if (uv_fileno((uv_handle_t *)daemon->register_poll, &fd) == 0)
             close(fd);
-        uv_close((uv_handle_t *)daemon->register_poll, (uv_close_cb)free);
+        uv_close((uv_handle_t *)daemon->register_poll, free_handle);
     }
 }

@@ -21,6 +21,8 @@
 #include "core/segment.h"
 #include "storage/spool.h"
 
+struct converter;
+
 struct daemon_options {
     const char *rundir;   // NULL: by base/rundir.h
     const char *output;   // directory of service runs; NULL: the first process's working directory
@@ -65,12 +67,8 @@ struct run {
     int64_t ledger_spooled_ns;
     uint32_t unable;          // processes that could not make a segment
     char *unable_words;
-    // the converter
-    uv_process_t *converter;
-    uv_pipe_t *converter_words;
-    struct buffer converter_line, converter_text;  // the line being read; its last words
-    double progress;          // 0 … 1
-    uint64_t published_calls, published_lost;
+    struct converter *converter;  // of its file, while it runs
+    uint32_t converters;          // that one, and snapshots in the making
 };
 
 struct client {
@@ -85,7 +83,6 @@ struct client {
     uv_poll_t *socket_poll;
     int pidfd;              // -1 none
     bool gone;              // the process has ended
-    bool drained;
     bool broken;
     int64_t gone_ns;
     int64_t maps_checked_ns;
@@ -115,7 +112,7 @@ struct daemon {
     uint32_t clock_kind;
     struct ticks clock;          // anchors of this machine, shared by all runs
     struct client *clients;
-    uint32_t client_count, without_socket;
+    uint32_t client_count;
     struct run *runs;            // newest first
     uint64_t runs_made;
     uint64_t generation;         // rises with each drain that found something
@@ -159,12 +156,22 @@ struct run *runs_join(struct daemon *daemon, const char *key, const char *output
                       char *problem, size_t size);
 bool runs_leave(struct run *run, pid_t pid);
 void runs_finish(struct run *run);          // ends it now
+// A complete run file as of now, the program unpaused; `done` as in converter.h. 0 or -errno.
+int runs_snapshot(struct run *run, const char *output, void (*done)(struct converter *, void *), void *context,
+                  struct converter **converter);
 void runs_check(struct daemon *daemon);     // ends what is over
 bool runs_settled(const struct daemon *daemon);
-int runs_flush(struct run *run);
 void runs_free_all(struct daemon *daemon);
 const char *runs_state_name(const struct run *run);
 void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t pid, const char *path, int error);
+
+// ---- run-spool.c
+char *run_output_default(const struct run *run, const struct client *client);  // <dir>/<program>-<host>-<local time>-<run id>.h5
+char *run_output_continuation(const char *output, uint32_t part);               // run.h5 -> run-2.h5
+int run_spool_make(struct run *run);      // 0, or -errno with the reason in run->problem
+void run_spool_drop(struct run *run);     // the file is published: the spool goes
+void run_spool_anchors(struct run *run);  // a fresh anchor
+int runs_flush(struct run *run);          // what is pending goes to the spool; 0 or -errno
 
 struct spool_reader;
 struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid_t uid, gid_t gid);  // RECORDING, its spool closed

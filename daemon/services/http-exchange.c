@@ -56,7 +56,8 @@ static void resume(struct exchange *exchange)
     if (!exchange->suspended)
         return;
     exchange->suspended = false;
-    MHD_resume_connection(exchange->connection->mhd);  // writes to its event fd, so that the loop turns to it
+    MHD_resume_connection(exchange->connection->mhd);
+    http_run_soon(exchange->connection->http);
 }
 
 void http_exchange_leave(struct exchange *exchange)

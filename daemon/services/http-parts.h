@@ -84,4 +84,7 @@ void http_on_completed(void *context, struct MHD_Connection *mhd, void **slot, e
 void http_exchange_leave(struct exchange *exchange);  // the peer is gone: the waiting handler or stream ends
 void http_write_error(struct buffer *body, const char *text);
 
+// Has the server run once more from the loop: a connection that is resumed from outside it would wait for the next event.
+void http_run_soon(struct http *http);
+
 #endif

@@ -180,6 +180,12 @@ static void on_timeout(uv_timer_t *timer)
     run(timer->data);
 }
 
+void http_run_soon(struct http *http)
+{
+    if (!http->closing)
+        uv_timer_start(&http->timer, on_timeout, 0, 0);
+}
+
 static void on_ready(uv_poll_t *handle, int status, int events)
 {
     (void)status, (void)events;

@@ -401,8 +401,7 @@ void pump_all(struct daemon *daemon)
 {
     bool found = false;
     for (struct client *client = daemon->clients; client; client = client->next)
-        if (!client->drained)
-            found |= pump_client(client, false);
+        found |= pump_client(client, false);
     // Busy: soon again; idle: slower and slower, as long as the clients can wake us.
     uint32_t slowest = 250;
     for (struct client *client = daemon->clients; client; client = client->next)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "services/converter.h"
 
 static const char *const process_states[] = PROCESS_STATE_NAMES;
 static const char *const loss_names[] = SL_LOSS_NAMES;
@@ -40,7 +41,7 @@ static void run_row(struct page *page, struct run *run)
     jsonw_member_uint(json, "produced", sum.produced);
     jsonw_member_uint(json, "stored", sum.stored);
     jsonw_member_uint(json, "lost", model_lost(&sum));
-    jsonw_member_double(json, "progress", run->progress);
+    jsonw_member_double(json, "progress", run->state == RUN_PUBLISHED ? 1 : run->converter ? run->converter->progress : 0);
     jsonw_member_text(json, "problem", run->problem);
     jsonw_object_end(json);
 }

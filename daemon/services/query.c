@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
+#include "services/converter.h"
 #include "services/daemon.h"
 #include "services/http.h"
 #include "services/query-rows.h"
@@ -239,8 +241,84 @@ static int post_finish(void *context, struct http_request *request, struct http_
     return reply_run(daemon, request, reply, run);
 }
 
+// A snapshot in the making, for the request that waits for it.
+struct snapshot {
+    struct http_request *request;
+    struct converter *converter;  // NULL: done
+    char *output, *problem;
+    uint64_t calls;
+};
+
+static void snapshot_done(struct converter *converter, void *context)
+{
+    struct snapshot *snapshot = context;
+    snapshot->converter = NULL;
+    snapshot->problem = converter->problem ? alloc_text(converter->problem) : NULL;
+    snapshot->calls = converter->calls;
+    http_wake(snapshot->request);
+}
+
+static void snapshot_release(void *state)
+{
+    struct snapshot *snapshot = state;
+    if (snapshot->converter)
+        snapshot->converter->done = NULL;  // the asker has gone; the file is made all the same
+    free(snapshot->output);
+    free(snapshot->problem);
+    free(snapshot);
+}
+
+static int start_snapshot(struct daemon *daemon, struct http_request *request, struct http_reply *reply)
+{
+    const char *output = http_query(request, "output");
+    struct run *run = named_run(daemon, request, reply);
+    if (!run)
+        return 0;
+    if (!output || *output != '/')
+        return http_error(reply, 400, "snapshot takes run=RUN and output=ABSOLUTE PATH");
+    struct snapshot *snapshot = alloc_zeroed(1, sizeof *snapshot);
+    snapshot->request = request;
+    snapshot->output = alloc_text(output);
+    int result = runs_snapshot(run, output, snapshot_done, snapshot, &snapshot->converter);
+    if (result < 0) {
+        snapshot_release(snapshot);
+        return http_error(reply, 409, "cannot make a snapshot of run %s: %s", run->id,
+                          run->state == RUN_RECORDING ? strerror(-result) : "it is over");
+    }
+    request->state = snapshot;
+    request->release = snapshot_release;
+    return HTTP_WAIT;
+}
+
+static int post_snapshot(void *context, struct http_request *request, struct http_reply *reply)
+{
+    struct snapshot *snapshot = request->state;
+    struct json_writer json;
+    if (!snapshot)
+        return start_snapshot(context, request, reply);
+    if (snapshot->converter)
+        return HTTP_WAIT;
+    if (snapshot->problem)
+        return http_error(reply, 409, "%s", snapshot->problem);
+    jsonw_init(&json, &reply->body);
+    jsonw_object(&json);
+    jsonw_member_text(&json, "schema", "scoped-lane/snapshot/1");
+    jsonw_member_time(&json, "time_ns", clock_monotonic_ns());
+    jsonw_key(&json, "rows");
+    jsonw_array(&json);
+    jsonw_object(&json);
+    jsonw_member_text(&json, "file", snapshot->output);
+    jsonw_member_uint(&json, "calls", snapshot->calls);
+    jsonw_object_end(&json);
+    jsonw_array_end(&json);
+    jsonw_member_null(&json, "cursor");
+    jsonw_object_end(&json);
+    return 0;
+}
+
 static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
 static const char *const join_parameters[] = {"run", "output", "members", NULL};
+static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
 
 static const struct http_route routes[] = {
@@ -256,6 +334,7 @@ static const struct http_route routes[] = {
     {"POST", "/v1/join", join_parameters, post_join},
     {"POST", "/v1/leave", run_parameters, post_leave},
     {"POST", "/v1/finish", run_parameters, post_finish},
+    {"POST", "/v1/snapshot", snapshot_parameters, post_snapshot},
     {0},
 };
 

@@ -7,24 +7,19 @@
 // `finish`, or with the daemon. A process that comes later, or lives on, opens a continuation (-2.h5, …): what is published is
 // never rewritten. The run file is written by a process of its own, with the run owner's identity.
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/files.h"
 #include "base/say.h"
 #include "core/procfs.h"
+#include "services/converter.h"
 #include "services/daemon.h"
 
-#define SPOOL_LIMIT_DEFAULT (UINT64_C(16) << 30)
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
 #define SYNC_PERIOD_NS      5000000000
@@ -37,147 +32,7 @@ const char *runs_state_name(const struct run *run)
     return state_names[run->state];
 }
 
-// ---- paths
-
-static bool is_writable_directory(const char *path, uid_t uid, gid_t gid)
-{
-    struct stat status;
-    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode))
-        return false;
-    if (uid == geteuid())
-        return access(path, W_OK | X_OK) == 0;
-    mode_t bits = status.st_uid == uid ? status.st_mode >> 6 : status.st_gid == gid ? status.st_mode >> 3 : status.st_mode;
-    return (bits & 3) == 3;
-}
-
-static char *directory_for(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
-{
-    char link[64], path[4096];
-    if (daemon->options.output)
-        return alloc_text(daemon->options.output);
-    snprintf(link, sizeof link, "/proc/%d/cwd", (int)client->pid);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length > 0) {
-        path[length] = 0;
-        if (is_writable_directory(path, uid, gid))
-            return alloc_text(path);
-    }
-    char *runs = alloc_printf("%s/runs", daemon->rundir);
-    files_make_directories(runs, 0700);
-    return runs;
-}
-
-static char *program_of(const struct client *client)
-{
-    char link[64], path[4096];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)client->pid);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length <= 0)
-        return alloc_text("process");
-    path[length] = 0;
-    const char *slash = strrchr(path, '/');
-    return alloc_text(slash ? slash + 1 : path);
-}
-
-// <directory>/<program>-<host>-<local time>-<run id>.h5
-static char *default_output(struct daemon *daemon, const struct client *client, const struct run *run)
-{
-    char when[32];
-    time_t now = time(NULL);
-    struct tm local;
-    localtime_r(&now, &local);
-    strftime(when, sizeof when, "%Y%m%dT%H%M%S", &local);
-    char *directory = directory_for(daemon, client, run->uid, run->gid), *program = program_of(client);
-    char *path = alloc_printf("%s/%s-%s-%s-%s.h5", directory, program, daemon->host, when, run->id);
-    free(directory);
-    free(program);
-    return path;
-}
-
-// run.h5 → run-2.h5
-static char *continuation_of(const char *output, uint32_t part)
-{
-    size_t length = strlen(output), stem = length > 3 && strcmp(output + length - 3, ".h5") == 0 ? length - 3 : length;
-    return alloc_printf("%.*s-%u%s", (int)stem, output, part, output + stem);
-}
-
-static char *spool_path_of(const struct run *run)
-{
-    const char *directory = run->daemon->options.spool;
-    if (!directory)
-        return alloc_printf("%s.%s.spool", run->output, run->id);
-    const char *slash = strrchr(run->output, '/');
-    return alloc_printf("%s/%s.%s.spool", directory, slash ? slash + 1 : run->output, run->id);
-}
-
-static uint64_t spool_limit_at(const struct daemon *daemon, const char *path)
-{
-    if (daemon->options.spool_limit)
-        return daemon->options.spool_limit;
-    char directory[4096];
-    const char *slash = strrchr(path, '/');
-    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    struct statvfs space;
-    uint64_t half = statvfs(*directory ? directory : "/", &space) == 0 ? (uint64_t)space.f_bavail * space.f_frsize / 2 : 0;
-    return half && half < SPOOL_LIMIT_DEFAULT ? half : SPOOL_LIMIT_DEFAULT;
-}
-
 // ---- making
-
-static void spool_anchors(struct run *run)
-{
-    struct daemon *daemon = run->daemon;
-    struct anchor now = ticks_now(daemon->clock_kind), first = daemon->clock.anchors[0];
-    ticks_add(&daemon->clock, &now);
-    const struct anchor chosen[] = {first, now};
-    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
-        if (ticks_add(&run->model.clock, &chosen[i]))
-            spool_put_anchor(&run->spool, daemon->clock_kind, &chosen[i]);
-}
-
-// The runtime directory names the spools in use, for the daemon after a killed one.
-static void name_spool(const struct run *run, const char *path)
-{
-    char *link = restore_link(run), *directory = alloc_printf("%s/spools", run->daemon->rundir);
-    mkdir(directory, 0700);
-    if (symlink(path, link) < 0)
-        say("cannot note the spool %s as %s: %s; a restarted daemon will not find it", path, link, strerror(errno));
-    free(link);
-    free(directory);
-}
-
-static void drop_spool(struct run *run)
-{
-    char *link = restore_link(run);
-    unlink(run->spool.path);
-    unlink(link);
-    free(link);
-}
-
-// The spool is made at once, so that an output that cannot be written is found out before anything is recorded.
-static int make_spool(struct run *run)
-{
-    char *path = spool_path_of(run);
-    char boot[40], part[16];
-    procfs_boot_id(boot);
-    snprintf(part, sizeof part, "%u", run->part);
-    struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
-                              .host = run->daemon->host, .boot = boot, .part = part};
-    memcpy(facts.id, run->id, sizeof facts.id);
-    int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
-    run->has_spool = result == 0;
-    if (result == 0 && geteuid() == 0 && run->uid != 0 && fchown(run->spool.fd, run->uid, run->gid) < 0)
-        say_detail("cannot give %s to user %u: %s", path, (unsigned)run->uid, strerror(errno));
-    if (result < 0) {
-        free(run->problem);
-        run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));
-    } else {
-        spool_anchors(run);
-        name_spool(run, path);
-    }
-    free(path);
-    return result;
-}
 
 static void make_id(struct run *run)
 {
@@ -233,7 +88,7 @@ static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, g
                     first = other;
             stem = alloc_text(first->output);
         }
-        made->output = continuation_of(stem, made->part);
+        made->output = run_output_continuation(stem, made->part);
         free(stem);
     }
     return made;
@@ -267,8 +122,8 @@ struct run *runs_for_client(struct daemon *daemon, const struct client *client, 
     if (!is_new)
         return run;
     if (!run->output)
-        run->output = default_output(daemon, client, run);
-    if (make_spool(run) < 0)
+        run->output = run_output_default(run, client);
+    if (run_spool_make(run) < 0)
         say("%s; the calls of this run are counted as lost", run->problem);
     return run;
 }
@@ -284,7 +139,7 @@ struct run *runs_join(struct daemon *daemon, const char *key, const char *output
     if (is_new) {
         if (!run->output)
             run->output = alloc_text(output);
-        if (make_spool(run) < 0) {
+        if (run_spool_make(run) < 0) {
             snprintf(problem, size, "%s", run->problem);
             run->state = RUN_FAILED;
             return NULL;
@@ -322,21 +177,6 @@ void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t p
     run->unable_words = alloc_printf("cannot make the segment %s: %s", path, strerror(error));
 }
 
-// ---- writing
-
-int runs_flush(struct run *run)
-{
-    if (!run->has_spool) {
-        buffer_clear(&run->spool.pending);
-        return 0;
-    }
-    bool was_good = !run->spool.error;
-    int result = spool_flush(&run->spool);
-    if (result < 0 && was_good)
-        say("cannot write the spool %s: %s; what the rings cannot hold is counted as lost", run->spool.path, strerror(-result));
-    return result;
-}
-
 // ---- what a daemon before us left
 
 struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid_t uid, gid_t gid)
@@ -365,109 +205,23 @@ bool runs_wait_for_restored(const struct run *run)
 
 static void forget_old(struct daemon *daemon);
 
-static void converter_closed(uv_handle_t *handle)
+static void on_converted(struct converter *converter, void *context)
 {
-    free(handle);
-}
-
-static void converter_done(struct run *run, int64_t exit_status, int signal_number)
-{
-    const char *words = run->converter_text.length ? run->converter_text.data : "";
-    if (exit_status == 0 && signal_number == 0) {
+    struct run *run = context;
+    run->converter = NULL;
+    if (!converter->problem) {
         run->state = RUN_PUBLISHED;
-        run->progress = 1;
-        drop_spool(run);
+        run_spool_drop(run);
         say_detail("run %s: %s", run->id, run->output);
     } else {
         run->state = RUN_FAILED;
         free(run->problem);
-        if (signal_number)
-            run->problem = alloc_printf("the converter of %s was ended by signal %d; the spool %s is kept", run->output, signal_number,
-                                        run->spool.path);
-        else
-            run->problem = alloc_printf("%s; the spool %s is kept", *words ? words : "the converter failed", run->spool.path);
+        run->problem = alloc_printf("%s; the spool %s is kept", converter->problem, run->spool.path);
         say("run %s: %s", run->id, run->problem);
     }
     free(run->spool.path);
     run->spool.path = NULL;
     forget_old(run->daemon);
-}
-
-static void on_converter_exit(uv_process_t *process, int64_t exit_status, int signal_number)
-{
-    struct run *run = process->data;
-    run->converter = NULL;
-    uv_close((uv_handle_t *)process, converter_closed);
-    converter_done(run, exit_status, signal_number);
-}
-
-static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
-{
-    static char text[4096];
-    (void)handle;
-    (void)suggested;
-    *room = uv_buf_init(text, sizeof text);
-}
-
-// The converter prints lines: "progress 0.42", "calls N lost M", or the reason why it failed.
-static void take_line(struct run *run, const char *line)
-{
-    unsigned long long calls, lost;
-    double progress;
-    if (sscanf(line, "progress %lf", &progress) == 1) {
-        run->progress = progress;
-    } else if (sscanf(line, "calls %llu lost %llu", &calls, &lost) == 2) {
-        run->published_calls = calls;
-        run->published_lost = lost;
-    } else {
-        buffer_clear(&run->converter_text);
-        buffer_append(&run->converter_text, line, strlen(line) + 1);
-    }
-}
-
-static void on_converter_words(uv_stream_t *stream, ssize_t length, const uv_buf_t *words)
-{
-    struct run *run = stream->data;
-    if (length < 0) {
-        uv_close((uv_handle_t *)stream, converter_closed);
-        run->converter_words = NULL;
-        return;
-    }
-    for (ssize_t i = 0; i < length; i++) {
-        char letter = words->base[i] == '\n' ? 0 : words->base[i];
-        buffer_append(&run->converter_line, &letter, 1);
-        if (letter)
-            continue;
-        take_line(run, run->converter_line.data);
-        buffer_clear(&run->converter_line);
-    }
-}
-
-static int start_converter(struct run *run)
-{
-    char *const words[] = {"scoped-laned", "--convert", run->spool.path, "--to", run->output, NULL};
-    run->converter = alloc_zeroed(1, sizeof *run->converter);
-    run->converter_words = alloc_zeroed(1, sizeof *run->converter_words);
-    uv_pipe_init(&run->daemon->loop, run->converter_words, 0);
-    run->converter->data = run->converter_words->data = run;
-    uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
-                                     {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)run->converter_words},
-                                     {.flags = UV_INHERIT_FD, .data.fd = 2}};
-    uv_process_options_t options = {.file = "/proc/self/exe", .args = (char **)words, .exit_cb = on_converter_exit, .stdio = stdio,
-                                    .stdio_count = 3};
-    if (geteuid() == 0 && run->uid != 0) {
-        options.uid = run->uid;
-        options.gid = run->gid;
-        options.flags = UV_PROCESS_SETUID | UV_PROCESS_SETGID;
-    }
-    int result = uv_spawn(&run->daemon->loop, run->converter, &options);
-    if (result == 0)
-        return uv_read_start((uv_stream_t *)run->converter_words, give_room, on_converter_words);
-    uv_close((uv_handle_t *)run->converter, converter_closed);
-    uv_close((uv_handle_t *)run->converter_words, converter_closed);
-    run->converter = NULL;
-    run->converter_words = NULL;
-    return result;
 }
 
 // A process that lives on when its run ends goes on in a continuation; what it has told is read again from its segment.
@@ -506,7 +260,7 @@ static void keep_the_living(struct run *run)
             continue;  // it stays in its segment, for the next daemon
         bool is_new;
         struct run *next = open_run(daemon, run->key, run->uid, run->gid, &is_new);
-        if (is_new && make_spool(next) < 0)
+        if (is_new && run_spool_make(next) < 0)
             say("%s; the calls of this run are counted as lost", next->problem);
         move_client(client, next);
     }
@@ -520,7 +274,7 @@ void runs_finish(struct run *run)
     for (struct client *client = daemon->clients; client; client = client->next)
         if (client->run == run)
             pump_client(client, true);
-    spool_anchors(run);
+    run_spool_anchors(run);
     spool_put_end(&run->spool, clock_monotonic_ns());
     int result = runs_flush(run);
     run->state = RUN_CONVERTING;
@@ -535,13 +289,29 @@ void runs_finish(struct run *run)
     run->spool.fd = -1;
     buffer_finish(&run->spool.pending);
     if (run->model.process_count == 0) {  // nobody came: no file
-        drop_spool(run);
+        run_spool_drop(run);
         run->state = RUN_PUBLISHED;
         return;
     }
-    result = start_converter(run);
-    if (result < 0)
-        converter_done(run, 1, 0);
+    result = converter_start(run, run->spool.path, run->output, on_converted, run, &run->converter);
+    if (result < 0) {
+        run->state = RUN_FAILED;
+        run->problem = alloc_printf("cannot start the converter: %s; the spool %s is kept", uv_strerror(result), run->spool.path);
+        say("run %s: %s", run->id, run->problem);
+    }
+}
+
+int runs_snapshot(struct run *run, const char *output, void (*done)(struct converter *, void *), void *context,
+                  struct converter **converter)
+{
+    if (run->state != RUN_RECORDING || !run->has_spool)
+        return -EINVAL;
+    for (struct client *client = run->daemon->clients; client; client = client->next)
+        if (client->run == run)
+            pump_client(client, true);
+    run_spool_anchors(run);
+    int result = runs_flush(run);
+    return result < 0 ? result : converter_start(run, run->spool.path, output, done, context, converter);
 }
 
 static bool member_is_there(const struct member *member)
@@ -607,8 +377,6 @@ static void run_free(struct run *run)
         spool_close(&run->spool);
     free(run->spool.path);
     buffer_finish(&run->spool.pending);
-    buffer_finish(&run->converter_text);
-    buffer_finish(&run->converter_line);
     free(run->key);
     free(run->output);
     free(run->problem);
@@ -624,7 +392,7 @@ static void forget_old(struct daemon *daemon)
     for (struct run **place = &daemon->runs; *place;) {
         struct run *run = *place;
         bool over = run->state == RUN_PUBLISHED || run->state == RUN_FAILED;
-        if (over && run->clients == 0 && !run->converter && !run->converter_words && ++kept > RUNS_KEPT) {
+        if (over && run->clients == 0 && !run->converters && ++kept > RUNS_KEPT) {
             *place = run->next;
             run_free(run);
         } else {

@@ -179,8 +179,8 @@ static int make_scratch(struct conversion *c)
     c->scratch_bytes = c->calls * sizeof *c->scratch;
     if (!c->calls)
         return 0;
-    char *path = alloc_printf("%s.sort", c->options->spool);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    char *path = alloc_printf("%s.sort-XXXXXX", c->options->spool);
+    int fd = mkostemp(path, O_CLOEXEC);
     int result = fd < 0 ? -errno : 0;
     if (result == 0) {
         unlink(path);

@@ -1,0 +1,11 @@
+// The run file a command is to write.
+#ifndef SL_CLI_OUTPUT_H
+#define SL_CLI_OUTPUT_H
+
+enum { OUTPUT_PATH_MAX = 4096 };
+
+// The absolute path of `named` (NULL: scoped-lane.h5 here), once it is sure that it can be written and that no file which is not a run
+// would be overwritten. 0, or -1 with the reason said.
+int output_settle(const char *named, char path[OUTPUT_PATH_MAX]);
+
+#endif

@@ -1,0 +1,174 @@
+// Where a run's file and spool lie, and the making of the spool.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/say.h"
+#include "core/procfs.h"
+#include "services/daemon.h"
+
+#define SPOOL_LIMIT_DEFAULT (UINT64_C(16) << 30)
+
+// ---- paths
+
+static bool is_writable_directory(const char *path, uid_t uid, gid_t gid)
+{
+    struct stat status;
+    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode))
+        return false;
+    if (uid == geteuid())
+        return access(path, W_OK | X_OK) == 0;
+    mode_t bits = status.st_uid == uid ? status.st_mode >> 6 : status.st_gid == gid ? status.st_mode >> 3 : status.st_mode;
+    return (bits & 3) == 3;
+}
+
+static char *directory_for(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
+{
+    char link[64], path[4096];
+    if (daemon->options.output)
+        return alloc_text(daemon->options.output);
+    snprintf(link, sizeof link, "/proc/%d/cwd", (int)client->pid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length > 0) {
+        path[length] = 0;
+        if (is_writable_directory(path, uid, gid))
+            return alloc_text(path);
+    }
+    char *runs = alloc_printf("%s/runs", daemon->rundir);
+    files_make_directories(runs, 0700);
+    return runs;
+}
+
+static char *program_of(const struct client *client)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)client->pid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0)
+        return alloc_text("process");
+    path[length] = 0;
+    const char *slash = strrchr(path, '/');
+    return alloc_text(slash ? slash + 1 : path);
+}
+
+// <directory>/<program>-<host>-<local time>-<run id>.h5
+char *run_output_default(const struct run *run, const struct client *client)
+{
+    struct daemon *daemon = run->daemon;
+    char when[32];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(when, sizeof when, "%Y%m%dT%H%M%S", &local);
+    char *directory = directory_for(daemon, client, run->uid, run->gid), *program = program_of(client);
+    char *path = alloc_printf("%s/%s-%s-%s-%s.h5", directory, program, daemon->host, when, run->id);
+    free(directory);
+    free(program);
+    return path;
+}
+
+// run.h5 → run-2.h5
+char *run_output_continuation(const char *output, uint32_t part)
+{
+    size_t length = strlen(output), stem = length > 3 && strcmp(output + length - 3, ".h5") == 0 ? length - 3 : length;
+    return alloc_printf("%.*s-%u%s", (int)stem, output, part, output + stem);
+}
+
+static char *spool_path_of(const struct run *run)
+{
+    const char *directory = run->daemon->options.spool;
+    if (!directory)
+        return alloc_printf("%s.%s.spool", run->output, run->id);
+    const char *slash = strrchr(run->output, '/');
+    return alloc_printf("%s/%s.%s.spool", directory, slash ? slash + 1 : run->output, run->id);
+}
+
+static uint64_t spool_limit_at(const struct daemon *daemon, const char *path)
+{
+    if (daemon->options.spool_limit)
+        return daemon->options.spool_limit;
+    char directory[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    struct statvfs space;
+    uint64_t half = statvfs(*directory ? directory : "/", &space) == 0 ? (uint64_t)space.f_bavail * space.f_frsize / 2 : 0;
+    return half && half < SPOOL_LIMIT_DEFAULT ? half : SPOOL_LIMIT_DEFAULT;
+}
+
+// ---- the spool
+
+void run_spool_anchors(struct run *run)
+{
+    struct daemon *daemon = run->daemon;
+    struct anchor now = ticks_now(daemon->clock_kind), first = daemon->clock.anchors[0];
+    ticks_add(&daemon->clock, &now);
+    const struct anchor chosen[] = {first, now};
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        if (ticks_add(&run->model.clock, &chosen[i]))
+            spool_put_anchor(&run->spool, daemon->clock_kind, &chosen[i]);
+}
+
+// The runtime directory names the spools in use, for the daemon after a killed one.
+static void name_spool(const struct run *run, const char *path)
+{
+    char *link = restore_link(run), *directory = alloc_printf("%s/spools", run->daemon->rundir);
+    mkdir(directory, 0700);
+    if (symlink(path, link) < 0)
+        say("cannot note the spool %s as %s: %s; a restarted daemon will not find it", path, link, strerror(errno));
+    free(link);
+    free(directory);
+}
+
+void run_spool_drop(struct run *run)
+{
+    char *link = restore_link(run);
+    unlink(run->spool.path);
+    unlink(link);
+    free(link);
+}
+
+// The spool is made at once, so that an output that cannot be written is found out before anything is recorded.
+int run_spool_make(struct run *run)
+{
+    char *path = spool_path_of(run);
+    char boot[40], part[16];
+    procfs_boot_id(boot);
+    snprintf(part, sizeof part, "%u", run->part);
+    struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
+                              .host = run->daemon->host, .boot = boot, .part = part};
+    memcpy(facts.id, run->id, sizeof facts.id);
+    int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
+    run->has_spool = result == 0;
+    if (result == 0 && geteuid() == 0 && run->uid != 0 && fchown(run->spool.fd, run->uid, run->gid) < 0)
+        say_detail("cannot give %s to user %u: %s", path, (unsigned)run->uid, strerror(errno));
+    if (result < 0) {
+        free(run->problem);
+        run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));
+    } else {
+        run_spool_anchors(run);
+        name_spool(run, path);
+    }
+    free(path);
+    return result;
+}
+
+int runs_flush(struct run *run)
+{
+    if (!run->has_spool) {
+        buffer_clear(&run->spool.pending);
+        return 0;
+    }
+    bool was_good = !run->spool.error;
+    int result = spool_flush(&run->spool);
+    if (result < 0 && was_good)
+        say("cannot write the spool %s: %s; what the rings cannot hold is counted as lost", run->spool.path, strerror(-result));
+    return result;
+}

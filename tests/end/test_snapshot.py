@@ -1,0 +1,33 @@
+"""The file now, while the program runs on: snapshot; and the end of a run at will: finish."""
+
+from conftest import wait_until
+from runfile import RunFile, accept
+from test_restart import end, waiting_pairs
+
+
+def test_a_snapshot_is_a_whole_file_and_the_run_goes_on(service):
+    pairs = waiting_pairs(service, 600, "work")
+    wait_until(lambda: sum(row["stored"] for row in service.rows("processes")) == 600, what="the calls are stored")
+    service.command("snapshot", "-o", "now.h5")
+    assert RunFile(service.path / "now.h5").calls("work", 0) == 600
+    accept(service.path / "now.h5")
+    assert [row["state"] for row in service.rows("runs")] == ["recording"]
+    end(pairs)
+    assert RunFile(service.run_file()).calls("work", 0) == 600
+
+
+def test_finish_writes_the_file_and_what_lives_on_goes_into_a_continuation(service):
+    pairs = waiting_pairs(service, 70, "work")
+    wait_until(lambda: sum(row["stored"] for row in service.rows("processes")) == 70, what="the calls are stored")
+    service.command("finish")
+    first = service.run_file()
+    assert RunFile(first).calls("work", 0) == 70
+    rows = wait_until(lambda: [r for r in service.rows("runs") if r["state"] == "recording"], what="a continuation is open")
+    assert rows[0]["part"] == 2 and rows[0]["file"].endswith("-2.h5")
+    end(pairs)
+    wait_until(lambda: all(r["state"] == "published" for r in service.rows("runs")), what="both parts are over")
+    assert RunFile(first).calls("work", 0) == 70
+
+
+def test_with_no_run_there_is_nothing_to_finish(service):
+    assert "no run" in service.run(service.lane, "finish", status=1).stderr_text
