@@ -36,6 +36,7 @@ enum option_key {
     KEY_VERSION,
     KEY_HELP,
     KEY_PRIVATE,
+    KEY_SALVAGE,
     KEY_READY_FD,
     KEY_CONVERT,
     KEY_TO,
@@ -54,6 +55,7 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, KEY_HELP},
     // between our own programs
     {"private", no_argument, NULL, KEY_PRIVATE},
+    {"salvage", no_argument, NULL, KEY_SALVAGE},
     {"ready-fd", required_argument, NULL, KEY_READY_FD},
     {"convert", required_argument, NULL, KEY_CONVERT},
     {"to", required_argument, NULL, KEY_TO},
@@ -179,6 +181,9 @@ int main(int argc, char **argv)
             return 0;
         case KEY_PRIVATE:
             settings.daemon.private_mode = true;
+            break;
+        case KEY_SALVAGE:
+            settings.daemon.salvage = true;
             break;
         case KEY_READY_FD:
             settings.daemon.ready_fd = atoi(optarg);

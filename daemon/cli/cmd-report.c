@@ -9,6 +9,7 @@
 #include "cli/listing.h"
 #include "cli/report-calls.h"
 #include "cli/report-rows.h"
+#include "storage/h5.h"
 
 enum { ROWS_SHOWN = 100 };  // of a table that is there to be glanced at; --table shows all
 
@@ -263,6 +264,7 @@ static int print(struct context *context, const struct command_line *line)
 
 static int run(const struct command_line *line)
 {
+    h5_without_exit_handler();
     struct context context = {.path = line->operands[0], .rank = command_integer(line, "rank", REPORT_ALL_RANKS)};
     if (sl_run_open(&context.run, context.path, context.error)) {
         say("%s", context.error);

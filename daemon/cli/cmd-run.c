@@ -28,6 +28,7 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/places.h"
 
 enum {
     START_PATIENCE_MS = 10000,
@@ -86,20 +87,12 @@ static void settle_key(struct session *session)
     snprintf(session->key, sizeof session->key, "%016" PRIx64, key);
 }
 
-static bool listens(const char *rundir)
-{
-    int fd = rundir_connect(rundir, "query.sock", SOCK_STREAM);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
 static bool find_service(struct session *session)
 {
     struct rundir_list places;
     rundir_places(&places, session->rundir_option);
     for (int i = 0; i < places.count; i++)
-        if (listens(places.paths[i])) {
+        if (places_listens(places.paths[i])) {
             snprintf(session->rundir, sizeof session->rundir, "%s", places.paths[i]);
             session->is_first = true;
             return true;
@@ -107,24 +100,9 @@ static bool find_service(struct session *session)
     return false;
 }
 
-// scoped-laned lies beside this program, else it is looked for in PATH.
-static char *daemon_program(void)
-{
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
-    if (length > 0) {
-        path[length] = 0;
-        char *slash = strrchr(path, '/');
-        strcpy(slash ? slash + 1 : path, "scoped-laned");
-        if (access(path, X_OK) == 0)
-            return alloc_text(path);
-    }
-    return alloc_text("scoped-laned");
-}
-
 static pid_t spawn_daemon(const char *rundir, int ready)
 {
-    char number[16], *program = daemon_program();
+    char number[16], *program = places_daemon_program();
     snprintf(number, sizeof number, "%d", ready);
     pid_t pid = fork();
     if (pid != 0) {
@@ -188,7 +166,7 @@ static int open_private(struct session *session)
     session->is_private = true;
     int64_t deadline_ns = clock_monotonic_ns() + START_PATIENCE_MS * INT64_C(1000000);
     while (clock_monotonic_ns() < deadline_ns) {
-        if (listens(session->rundir))
+        if (places_listens(session->rundir))
             return 0;
         if (mkdir(session->rundir, 0700) < 0 && errno != EEXIST)
             break;
@@ -241,7 +219,7 @@ static int join(struct session *session)
 static bool revive(struct session *session)
 {
     for (int waited_ms = 0; waited_ms < START_PATIENCE_MS; waited_ms += POLL_PERIOD_MS) {
-        if (listens(session->rundir) || (session->is_private && start_daemon(session)))
+        if (places_listens(session->rundir) || (session->is_private && start_daemon(session)))
             return join(session) == 0;
         poll(NULL, 0, POLL_PERIOD_MS);
     }
@@ -294,7 +272,7 @@ static int wait_for_child(struct session *session)
         pid_t pid = waitpid(child, &status, WNOHANG);
         if (pid == child)
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        if (sigtimedwait(&ended, NULL, &period) < 0 && errno == EAGAIN && !listens(session->rundir) && session->is_private)
+        if (sigtimedwait(&ended, NULL, &period) < 0 && errno == EAGAIN && !places_listens(session->rundir) && session->is_private)
             revive(session);
     }
 }
@@ -351,7 +329,7 @@ static json_t *wait_for_file(struct session *session)
     for (;;) {
         json_t *row = ask(session, "/v1/runs", false, run_parameter(session));
         const char *state = json_string_value(json_object_get(row, "state"));
-        if (!state && !listens(session->rundir) && revive(session)) {
+        if (!state && !places_listens(session->rundir) && revive(session)) {
             leave(session);
             continue;
         }
@@ -408,7 +386,7 @@ static int run(const struct command_line *line)
     if ((!find_service(&session) && open_private(&session) < 0) || join(&session) < 0)
         return COMMAND_FAILED;
     int status = run_command(&session, line->operands);
-    if (listens(session.rundir))
+    if (places_listens(session.rundir))
         leave(&session);
     json_t *row = wait_for_file(&session);
     int outcome = report(&session, row, line->operands[0]);

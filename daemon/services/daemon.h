@@ -30,6 +30,7 @@ struct daemon_options {
     uint64_t spool_limit;  // bytes per run; 0: the smaller of 16 GiB and half of what is free
     const char *config;
     bool private_mode;    // started by `scoped-lane run`: ends when its members have gone and their run is published
+    bool salvage;         // makes files of what lies here, and ends
     int ready_fd;         // a byte is written here when ready; -1 none
 };
 

@@ -176,7 +176,7 @@ static void on_second(uv_timer_t *timer)
     add_anchor(daemon);
     clients_scan(daemon);
     restore_check(daemon);
-    if (!daemon->ending && private_is_done(daemon, clock_monotonic_ns()))
+    if (daemon->options.salvage || (!daemon->ending && private_is_done(daemon, clock_monotonic_ns())))
         service_end(daemon);
 }
 
