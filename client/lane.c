@@ -44,6 +44,8 @@ static void count_lost(struct producer *self, enum sl_loss reason)
         sl_store_relaxed(&self->hot.busy, 0);
 }
 
+static bool take_turn(struct producer *self, uint64_t frame, bool call);
+
 bool lane_append(struct producer *self, const struct sl_record *record)
 {
     struct sl_ring *ring = self->hot.ring;
@@ -60,7 +62,7 @@ bool lane_append(struct producer *self, const struct sl_record *record)
     }
     // Not a call: outside the ledger, so `produced` stays and `others` rises once head has moved.
     uint64_t frame = sl_frame_();
-    if (sl_load_relaxed(&self->hot.busy) && !sl_busy_(frame))
+    if (sl_load_relaxed(&self->hot.busy) && !take_turn(self, frame, false))
         return false;
     sl_store_relaxed(&self->hot.busy, frame);
     sl_compiler_barrier();
@@ -112,9 +114,9 @@ static bool take_over(struct producer *self)
     return fits;
 }
 
-SL_PUBLIC int sl_busy_(uint64_t frame)
+// An append finds another in progress. True: it may go on. False: it is dropped, and counted when it is a call.
+static bool take_turn(struct producer *self, uint64_t frame, bool call)
 {
-    struct producer *self = producer_self();
     int saved = errno;
     uint64_t busy = sl_load_relaxed(&self->hot.busy);
     stack_t alternate;
@@ -131,15 +133,22 @@ SL_PUBLIC int sl_busy_(uint64_t frame)
         self->hot.dropped_in_a_row = 0;
     }
     if (nested && self->hot.dropped_in_a_row++ < NESTED_LIMIT) {
-        count_lost(self, SL_LOST_IN_SIGNAL);
-        return 0;
+        if (call)
+            count_lost(self, SL_LOST_IN_SIGNAL);
+        return false;
     }
     if (!take_over(self)) {
-        count_lost(self, SL_LOST_RING_FULL);
-        return 0;
+        if (call)
+            count_lost(self, SL_LOST_RING_FULL);
+        return false;
     }
     errno = saved;
-    return 1;
+    return true;
+}
+
+SL_PUBLIC int sl_busy_(uint64_t frame)
+{
+    return take_turn(producer_self(), frame, true);
 }
 
 SL_PUBLIC int sl_room_(uint64_t head)

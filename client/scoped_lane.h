@@ -226,7 +226,7 @@ static inline void sl_next(sl_region_t region)
         return;
     }
     uint64_t now = sl_ticks_();
-    uint32_t top = sl_load_relaxed(&lane->depth) - 1;
+    uint32_t depth = sl_load_relaxed(&lane->depth), top = depth - 1;
     struct sl_entry *entry = sl_lane_stack(lane) + top;
     if (sl_unlikely(top >= lane->entries || !region)) {
         sl_next_cold_(region, now, sl_frame_());
@@ -243,6 +243,7 @@ static inline void sl_next(sl_region_t region)
     sl_store_relaxed(&entry->frame, (uint32_t)sl_frame_());
     sl_store_relaxed(&entry->suspended, lane->suspended);
     sl_store_relaxed(&lane->since, now);
+    sl_store_relaxed(&lane->depth, depth);  // a handler may have left this very call
     sl_store_release(&entry->start, now);
 }
 
