@@ -54,6 +54,7 @@ int attach_socket(void)
             continue;
         }
         client->socket = file_move_high(fd);
+        SL_TESTPOINT_(connected);
         struct stat status;
         fstat(client->socket, &status);
         client->socket_device = status.st_dev;
@@ -98,6 +99,7 @@ static void send_hello(uint32_t error)
     }
     if (sendmsg(client->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         drop_socket();
+    SL_TESTPOINT_(hello_sent);
 }
 
 void attach_hello(void)
@@ -120,6 +122,7 @@ static void take_eventfd(int fd)
     client->wake[0] = fd;
     client->wake[1] = fcntl(fd, F_DUPFD_CLOEXEC, 700);
     sl_store_release(&client->segment->wakeups, client->wake[1] >= 0);
+    SL_TESTPOINT_(welcome_taken);
 }
 
 // Reads a welcome when one is there. True while the socket is good.
@@ -182,6 +185,7 @@ void attach_wake(void)
         static const uint64_t one = 1;
         if (write(client->wake[0], &one, sizeof one) < 0)
             errno = saved;
+        SL_TESTPOINT_(daemon_woken);
     } else {
         client->wake[0] = client->wake[1] = -1;
         sl_store_release(&client->segment->wakeups, 0);

@@ -49,6 +49,7 @@ static int grow(int fd, uint64_t more)
     int error = posix_fallocate(fd, (off_t)client->size, (off_t)more);
     if (error)
         return -error;
+    SL_TESTPOINT_(file_grown);
     client->size += more;
     return 0;
 }
@@ -79,6 +80,7 @@ static int make_file(void)
         if (length < 0 || (size_t)length >= sizeof client->path)
             return -ENAMETOOLONG;
         int fd = open(client->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+        SL_TESTPOINT_(file_made);
         if (fd >= 0)
             return fd;
         if (errno != EEXIST)
@@ -122,6 +124,7 @@ static void describe(void)
     memcpy(segment->run_key, facts->run_key, sizeof segment->run_key);
     snprintf(segment->place, sizeof segment->place, "%s", facts->places[client->place]);
     segment->size = client->size;
+    SL_TESTPOINT_(segment_described);
 }
 
 int segment_create(void)
@@ -160,8 +163,11 @@ static void publish(enum sl_extent_kind kind, uint32_t first, uint32_t count, ui
 {
     struct sl_extent *entry = &client->table[client->table_used++];
     *entry = (struct sl_extent){.kind = kind, .first = first, .count = count, .offset = offset, .size = size};
+    SL_TESTPOINT_(extent_written);
     sl_store_release(&client->segment->size, client->size);
+    SL_TESTPOINT_(extent_sized);
     sl_store_release(&client->segment->extents, client->segment->extents + 1);
+    SL_TESTPOINT_(extent_published);
 }
 
 uint64_t segment_extend(enum sl_extent_kind kind, uint32_t first, uint32_t count, uint64_t size)
@@ -179,6 +185,7 @@ uint64_t segment_extend(enum sl_extent_kind kind, uint32_t first, uint32_t count
             client->table = AT(place);
             client->table_used = 0;
             client->table_room = SL_TABLE_NEXT;
+            SL_TESTPOINT_(table_changed);
         }
         if (grow(fd, size) == 0) {
             offset = client->size - size;

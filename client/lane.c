@@ -30,7 +30,9 @@ static void count_lost(struct producer *self, enum sl_loss reason)
     struct sl_ring *ring = self->hot.ring;
     if (!ring) {
         sl_fetch_add(&client->segment->elsewhere_produced, 1);
+        SL_TESTPOINT_(lost_elsewhere_produced);
         sl_fetch_add(&client->segment->elsewhere_lost[reason], 1);
+        SL_TESTPOINT_(lost_elsewhere_counted);
         return;
     }
     uint64_t busy = sl_load_relaxed(&self->hot.busy);
@@ -38,7 +40,9 @@ static void count_lost(struct producer *self, enum sl_loss reason)
         sl_store_relaxed(&self->hot.busy, sl_frame_());
     sl_compiler_barrier();
     sl_bump(&ring->produced);
+    SL_TESTPOINT_(lost_produced);
     sl_bump(&ring->lost[reason]);
+    SL_TESTPOINT_(lost_counted);
     sl_compiler_barrier();
     if (!busy)
         sl_store_relaxed(&self->hot.busy, 0);
@@ -70,8 +74,12 @@ bool lane_append(struct producer *self, const struct sl_record *record)
     bool fits = head - tail <= self->hot.mask;
     if (fits) {
         self->hot.records[head & self->hot.mask] = *record;
-        if (sl_move(&ring->head, head, head + 1))
+        SL_TESTPOINT_(other_filled);
+        if (sl_move(&ring->head, head, head + 1)) {
+            SL_TESTPOINT_(other_moved);
             sl_bump(&ring->others);
+            SL_TESTPOINT_(other_counted);
+        }
     }
     sl_compiler_barrier();
     sl_store_relaxed(&self->hot.busy, 0);
@@ -104,10 +112,13 @@ static bool take_over(struct producer *self)
     bool fits = head - tail + 2 <= self->hot.mask + 1;
     if (fits) {
         square(ring);
+        SL_TESTPOINT_(overtaken_squared);
         self->hot.records[head & self->hot.mask] = (struct sl_record){{0}};
         self->hot.records[(head + 1) & self->hot.mask] = (struct sl_record){{0, sl_record_word1(SL_SKIP, 1), 0, 0}};
         sl_store_release(&ring->head, head + 2);
+        SL_TESTPOINT_(overtaken_moved);
         ring->others += 2;
+        SL_TESTPOINT_(overtaken_counted);
         self->hot.busy = 0;
     }
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
@@ -161,6 +172,7 @@ SL_PUBLIC int sl_room_(uint64_t head)
         attach_wake();
     if (used >= records) {
         sl_bump(&ring->lost[SL_LOST_RING_FULL]);
+        SL_TESTPOINT_(full_counted);
         self->hot.limit = head;
         return 0;
     }
@@ -208,6 +220,7 @@ static void fill(struct sl_lane *lane, struct sl_entry *entry, uint32_t region, 
     sl_store_relaxed(&entry->suspended, lane->suspended);
     sl_store_relaxed(&lane->since, now);
     sl_store_release(&entry->start, now);
+    SL_TESTPOINT_(cold_filled);
 }
 
 // Cuts the stack to `depth`, keeping the invariant: no start above depth.
@@ -216,7 +229,9 @@ static void cut(struct sl_lane *lane, uint32_t depth)
     uint32_t present = sl_load_relaxed(&lane->depth), capacity = lane_capacity(lane);
     for (uint32_t i = present < capacity ? present : capacity; i-- > depth;)
         sl_store_release(&lane_entry(lane, i)->start, 0);
+    SL_TESTPOINT_(cut_zeroed);
     sl_store_release(&lane->depth, depth);
+    SL_TESTPOINT_(cut_depth);
 }
 
 // Closes the gap at `hole`: entries from `from` on move down to it.
@@ -228,10 +243,12 @@ static void move_down(struct sl_lane *lane, uint32_t hole, uint32_t from)
         const struct sl_entry *entry = lane_entry(lane, i);
         uint64_t start = entry->start;
         sl_store_release(&to->start, 0);
+        SL_TESTPOINT_(down_zeroed);
         to->suspended = entry->suspended;
         to->region = entry->region;
         to->frame = entry->frame;
         sl_store_release(&to->start, start);
+        SL_TESTPOINT_(down_filled);
     }
     cut(lane, hole);
 }
@@ -240,6 +257,7 @@ static void abandon(struct producer *self, struct sl_lane *lane, uint32_t i)
 {
     if (self->hot.ring)
         sl_bump(&self->hot.ring->abandoned);
+    SL_TESTPOINT_(abandoned_counted);
     move_down(lane, i, i + 1);
 }
 
@@ -312,6 +330,7 @@ static bool deepen(struct sl_lane *lane)
     if (block && !lane->overflow) {
         memset(AT(block), 0, SL_OVERFLOW_BYTES);
         sl_store_release(&lane->overflow, block);
+        SL_TESTPOINT_(deepened);
     }
     client_unlock(&guard);
     return block != 0;
@@ -330,11 +349,13 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
             self->full_rounds += self->left_full;
             self->left_full = 0;
             sl_store_release(&lane->depth, depth + 1);  // too deep: its exit counts it
+            SL_TESTPOINT_(too_deep_depth);
             return;
         }
     }
     self->full_rounds = 0;
     sl_store_release(&lane->depth, depth + 1);
+    SL_TESTPOINT_(cold_depth);
     fill(lane, lane_entry(lane, depth), region, frame, client_ticks());
 }
 
@@ -367,6 +388,7 @@ static void count_unmatched(struct producer *self, uint32_t region, uint64_t now
                                 sl_record_word3(region, 0, self->lane->task)}};
     if (self->hot.ring)
         sl_bump(&self->hot.ring->unmatched);
+    SL_TESTPOINT_(unmatched_counted);
     lane_append(self, &record);
 }
 
@@ -380,6 +402,7 @@ static void remove_crossed(struct producer *self, struct sl_lane *lane, uint32_t
         struct sl_entry *entry = lane_entry(lane, j);
         if (j >= i)
             entry->region += SL_ENTRY_MARK_ONE;
+        SL_TESTPOINT_(crossed_marked);
         uint32_t marks = SL_ENTRY_MARKS(entry->region);
         if (marks >= CROSSED_REMOVED || (marks && ++marked > MARKED_LIMIT))
             abandon(self, lane, j);
@@ -412,6 +435,7 @@ static void close_at(struct producer *self, struct sl_lane *lane, uint32_t i, ui
     lane_append(self, &record);
     if (above.open && self->hot.ring)
         sl_bump(&self->hot.ring->crossing);
+    SL_TESTPOINT_(cold_published);
     sl_store_relaxed(&lane->since, now);
     if (above.pending)
         sl_store_release(&entry->start, 0);  // nothing may move now; the hole goes when what lies above has gone
@@ -428,6 +452,7 @@ static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t
     if (depth > capacity) {
         count_lost(self, SL_LOST_TOO_DEEP);
         sl_store_release(&lane->depth, depth - 1);
+        SL_TESTPOINT_(too_deep_left);
         self->left_full = 1;
         return;
     }
@@ -483,6 +508,7 @@ SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame)
             lane_append(self, &record);
         }
         sl_store_release(&entry->start, 0);
+        SL_TESTPOINT_(cold_next_zeroed);
         fill(lane, entry, region, frame, now);
     }
 }
@@ -496,6 +522,7 @@ void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
             continue;
         struct sl_record record = call_record(lane, entry, below(lane, i), SL_ENDED_OPEN, now);
         lane_append(self, &record);
+        SL_TESTPOINT_(ended_open_published);
     }
     cut(lane, 0);
 }
@@ -528,5 +555,6 @@ SL_PUBLIC void sl_unwind(sl_mark_t mark)
         return;
     if (self->hot.ring)
         sl_store_relaxed(&self->hot.ring->abandoned, self->hot.ring->abandoned + (present - depth));
+    SL_TESTPOINT_(unwound_counted);
     cut(lane, depth);
 }

@@ -37,6 +37,7 @@ void name_drop(struct sl_name *name)
     }
     name->blocks = 0;
     name->length = 0;
+    SL_TESTPOINT_(name_dropped);
 }
 
 // Where the next bytes of a text go: first the inline part, then block after block. A text that fits inline stays there; a
@@ -58,6 +59,7 @@ static void put(struct sink *sink, const char *bytes, unsigned length)
                 return;
             }
             sink->block->next = next;
+            SL_TESTPOINT_(name_chained);
             sink->block = AT(next);
             sink->block->next = 0;
             sink->used = 0;

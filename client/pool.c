@@ -19,6 +19,7 @@ static void *reuse(struct pool *pool, uint32_t row_bytes)
         uint32_t *state = state_of(pool, pool->hand_extent, pool->hand_row++, row_bytes);
         if (sl_load_acquire(state) == SL_ROW_SPOOLED) {  // pairs with the daemon's release after the row is spooled
             sl_store_relaxed(state, SL_ROW_FREE);
+            SL_TESTPOINT_(row_recycled);
             return state;
         }
     }
@@ -44,6 +45,7 @@ static bool extend(struct pool *pool, enum sl_extent_kind kind, uint32_t row_byt
     pool->count[pool->extents++] = count;
     pool->total += count;
     pool->carved = 0;
+    SL_TESTPOINT_(rows_extended);
     return true;
 }
 
@@ -63,6 +65,7 @@ uint64_t blocks_take(struct blocks *blocks, enum sl_extent_kind kind, uint32_t b
     uint64_t block = blocks->free;
     if (block) {
         blocks->free = *(uint64_t *)AT(block);
+        SL_TESTPOINT_(block_recycled);
         return block;
     }
     if (blocks->next + block_bytes > blocks->end) {
@@ -76,6 +79,7 @@ uint64_t blocks_take(struct blocks *blocks, enum sl_extent_kind kind, uint32_t b
     }
     block = blocks->next;
     blocks->next += block_bytes;
+    SL_TESTPOINT_(block_carved);
     return block;
 }
 
@@ -83,4 +87,5 @@ void blocks_give(struct blocks *blocks, uint64_t block)
 {
     *(uint64_t *)AT(block) = blocks->free;
     blocks->free = block;
+    SL_TESTPOINT_(block_given_back);
 }

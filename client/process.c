@@ -112,6 +112,7 @@ bool client_start(void)
     client->phase = CLIENT_RECORDING;
     sl_store_relaxed(&client_idle.hot.off, 0);  // a fork child inherits it from a parent that was off
     sl_store_release(&client->segment->magic, SL_MAGIC);  // last: from here on a daemon may adopt it
+    SL_TESTPOINT_(magic_written);
     attach_hello();
     return true;
 }
@@ -146,6 +147,7 @@ SL_PUBLIC void sl_rank(int64_t rank)
     facts_get()->rank = rank;
     if (client_start())
         sl_store_relaxed(&client->segment->rank, rank);
+    SL_TESTPOINT_(rank_claimed);
     client_unlock(&guard);
 }
 
@@ -173,10 +175,13 @@ __attribute__((destructor)) static void goodbye(void)
         self->row->end = client_ticks();
         self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         sl_store_release(&self->row->version, self->row->version + 1);
+        SL_TESTPOINT_(exiting_thread_ended);
     }
     sl_store_release(&client->segment->goodbye, 1);
+    SL_TESTPOINT_(goodbye_said);
     attach_poll();
     if (is_left_empty())
         unlink(client->path);
+    SL_TESTPOINT_(process_left);
     client_unlock(&guard);
 }

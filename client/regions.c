@@ -106,6 +106,7 @@ static uint32_t insert(const char *name, size_t name_length, const char *file, s
     last_region = region;
     count++;
     sl_store_release(place, region);
+    SL_TESTPOINT_(region_inserted);
     return region->id;
 }
 
@@ -188,6 +189,7 @@ bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const 
     if (!__atomic_compare_exchange_n(&string->header, &expected, SL_STRING_RESERVED | (uint32_t)length, 0, __ATOMIC_RELEASE,
                                      __ATOMIC_RELAXED))
         return false;
+    SL_TESTPOINT_(string_reserved);
     client->strings_next += length;
     string->id = id;
     string->type = type;
@@ -197,7 +199,9 @@ bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const 
     char *text = (char *)(string + 1);
     memcpy(text, name, name_length);
     memcpy(text + name_length, file, file_length);
+    SL_TESTPOINT_(string_written);
     sl_store_release(&string->header, SL_STRING_READY | (uint32_t)length);
+    SL_TESTPOINT_(string_ready);
     return true;
 }
 

@@ -77,6 +77,10 @@ SL_PUBLIC sl_task_t sl_task_current(void);
 
 // ---- below: the hot path, inline. Not an interface.
 
+#ifndef SL_TESTPOINT_
+#define SL_TESTPOINT_(name)  // the library's own sources have testpoints here: client/testpoint.h
+#endif
+
 // The calling thread's private state: what the inline code needs. `lane` is NULL wherever the cold path has to decide: not
 // registered yet, recording off, child of a fork, no ring, no usable counter.
 struct sl_producer {
@@ -139,7 +143,9 @@ static inline void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t
         return;
     sl_store_relaxed(&self->busy, frame);
     sl_compiler_barrier();
+    SL_TESTPOINT_(append_busy);
     sl_bump(&ring->produced);
+    SL_TESTPOINT_(append_produced);
     uint64_t head = sl_load_relaxed(&ring->head);
     if (sl_likely(head < self->limit) || sl_room_(head)) {
         struct sl_record *record = self->records + (head & self->mask);
@@ -147,10 +153,13 @@ static inline void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t
         sl_store_relaxed(&record->word[1], word1);
         sl_store_relaxed(&record->word[2], word2);
         sl_store_relaxed(&record->word[3], word3);
+        SL_TESTPOINT_(append_filled);
         sl_move(&ring->head, head, head + 1);  // fails where a handler overtook this append, and has counted it
+        SL_TESTPOINT_(append_moved);
     }
     sl_compiler_barrier();
     sl_store_relaxed(&self->busy, 0);
+    SL_TESTPOINT_(append_done);
 }
 
 // The ordinary call: duration below 2^47 ticks.
@@ -181,12 +190,14 @@ static inline void sl_enter(sl_region_t region)
     }
     struct sl_entry *entry = sl_lane_stack(lane) + depth;
     sl_store_release(&lane->depth, depth + 1);
+    SL_TESTPOINT_(enter_depth);
     sl_store_relaxed(&entry->region, region);
     sl_store_relaxed(&entry->frame, (uint32_t)sl_frame_());
     sl_store_relaxed(&entry->suspended, lane->suspended);
     uint64_t now = sl_ticks_();
     sl_store_relaxed(&lane->since, now);
     sl_store_release(&entry->start, now);
+    SL_TESTPOINT_(enter_filled);
 }
 
 static inline void sl_exit(sl_region_t region)
@@ -212,8 +223,10 @@ static inline void sl_exit(sl_region_t region)
     }
     sl_append_call_(self, lane, entry, start, duration);
     sl_store_release(&entry->start, 0);
+    SL_TESTPOINT_(exit_zeroed);
     sl_store_relaxed(&lane->since, now);
     sl_store_release(&lane->depth, top);
+    SL_TESTPOINT_(exit_depth);
 }
 
 static inline void sl_next(sl_region_t region)
@@ -239,12 +252,14 @@ static inline void sl_next(sl_region_t region)
     }
     sl_append_call_(self, lane, entry, start, duration);
     sl_store_release(&entry->start, 0);
+    SL_TESTPOINT_(next_zeroed);
     sl_store_relaxed(&entry->region, region);
     sl_store_relaxed(&entry->frame, (uint32_t)sl_frame_());
     sl_store_relaxed(&entry->suspended, lane->suspended);
     sl_store_relaxed(&lane->since, now);
     sl_store_relaxed(&lane->depth, depth);  // a handler may have left this very call
     sl_store_release(&entry->start, now);
+    SL_TESTPOINT_(next_filled);
 }
 
 // One look-up per place: the id is kept in a static variable of the block, also in inline functions and templates.

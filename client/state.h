@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "client/testpoint.h"
+// before the header that it gives testpoints to
 #include "client/scoped_lane.h"
 #include "proto/segment.h"
 

@@ -1,4 +1,6 @@
 // The inline functions of the header once more as symbols, for Fortran, Python and dlsym.
+#include "client/testpoint.h"
+
 #define sl_enter sl_enter_inline_
 #define sl_exit  sl_exit_inline_
 #define sl_next  sl_next_inline_

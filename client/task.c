@@ -65,6 +65,7 @@ static void begin_write(struct sl_lane *lane)
 {
     sl_store_relaxed(&lane->seq, lane->seq + 1);
     sl_fence_release();
+    SL_TESTPOINT_(step_odd);
 }
 
 static void end_write(struct sl_lane *lane)
@@ -81,12 +82,14 @@ static void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
         sl_store_relaxed(&lane->suspended, lane->suspended + (now - lane->last_step_end));
     else
         sl_store_relaxed(&lane->first_step, now);
+    SL_TESTPOINT_(step_suspended_told);
     sl_store_relaxed(&lane->steps, lane->steps + 1);
     sl_store_relaxed(&lane->step_started, now);
     sl_store_relaxed(&lane->stepping, self->index + 1);
     sl_store_relaxed(&lane->thread, self->index);
     sl_store_relaxed(&lane->since, now);
     end_write(lane);
+    SL_TESTPOINT_(step_opened);
 }
 
 static void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
@@ -96,12 +99,14 @@ static void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
         now = lane->step_started;
     uint64_t length = now - lane->step_started;
     sl_store_relaxed(&lane->running, lane->running + length);
+    SL_TESTPOINT_(step_running_told);
     if (length > lane->longest_step)
         sl_store_relaxed(&lane->longest_step, length);
     sl_store_relaxed(&lane->last_step_end, now);
     sl_store_relaxed(&lane->stepping, stepping);
     sl_store_relaxed(&lane->since, now);
     end_write(lane);
+    SL_TESTPOINT_(step_closed);
 }
 
 static struct sl_lane *thread_lane(struct producer *self)
@@ -114,6 +119,7 @@ static void set_current(struct producer *self, sl_task_t task, struct sl_task_ro
 {
     self->task = task;
     lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self));
+    SL_TESTPOINT_(lane_changed);
 }
 
 static void give_overflow_back(struct sl_lane *lane, bool locked)
@@ -135,13 +141,16 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
     uint32_t asked = FINISH_ASKED;
     if (!__atomic_compare_exchange_n(&row->finished, &asked, FINISH_DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return;
+    SL_TESTPOINT_(finish_claimed);
     lane_end(self, &row->lane, row->done);
     give_overflow_back(&row->lane, locked);
     row->version++;
     struct sl_record record = {{row->done, sl_record_word1(SL_DONE, 0), OFFSET_OF(row) >> UNIT_BITS,
                                 sl_record_word3(0, 0, row->index)}};
     sl_store_release(&row->state, SL_ROW_DONE);  // from here on the row is the daemon's
+    SL_TESTPOINT_(task_done);
     lane_append(self, &record);
+    SL_TESTPOINT_(task_done_published);
 }
 
 SL_PUBLIC void sl_task_step_in(sl_task_t task)
@@ -252,6 +261,7 @@ SL_PUBLIC sl_task_t sl_task_create(const char *kind, const char *name, const cha
     row->finished = 0;
     row->kind = word_intern(kind ? kind : "task");
     store_names(row, name ? name : "", coro_name ? coro_name : "");
+    SL_TESTPOINT_(task_filled);
     // The stack is empty already: no start above depth, and depth is 0 when a row ends.
     memset(&row->lane, 0, sizeof row->lane);
     row->lane.entries = SL_TASK_ENTRIES;
@@ -261,6 +271,7 @@ SL_PUBLIC sl_task_t sl_task_create(const char *kind, const char *name, const cha
     row->version++;
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->state, SL_ROW_LIVE);
+    SL_TESTPOINT_(task_live);
     return handle_of(OFFSET_OF(row) >> UNIT_BITS, index);
 }
 
@@ -274,6 +285,7 @@ SL_PUBLIC void sl_task_finish(sl_task_t task)
     if (!__atomic_compare_exchange_n(&row->done, &none, client_ticks(), 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&row->finished, FINISH_ASKED, __ATOMIC_SEQ_CST);
+    SL_TESTPOINT_(finish_asked);
     // A step that ends just now may have looked for our mark before it was there, while its own store, that it has ended, is still
     // under way. A fence there would cost every step; looking a little longer here costs only this rare case.
     for (int look = 0; look < LOOKS_FOR_STEP_END; look++) {
@@ -296,8 +308,10 @@ SL_PUBLIC void sl_task_rename(sl_task_t task, const char *name)
     sl_store_relaxed(&row->seq, row->seq + 1);
     sl_fence_release();
     name_store(&row->name, name);
+    SL_TESTPOINT_(task_name_stored);
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->version, row->version + 1);
+    SL_TESTPOINT_(task_renamed);
     client_unlock(&guard);
 }
 
@@ -321,5 +335,6 @@ void task_thread_ended(struct producer *self, uint64_t now)
     while (self->free_task_count) {  // not used: back to where the moving hand finds them
         struct sl_task_row *row = AT(self->free_tasks[--self->free_task_count]);
         sl_store_release(&row->state, SL_ROW_SPOOLED);
+        SL_TESTPOINT_(row_returned);
     }
 }

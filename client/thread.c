@@ -77,6 +77,7 @@ static bool make_slot(void)
     lane->entries = SL_THREAD_ENTRIES;
     lane->task = SL_TASK_NONE;
     sl_store_release(&ring->records, (uint32_t)(bytes / SL_RECORD_BYTES));  // last: from here on readers look at the slot
+    SL_TESTPOINT_(slot_made);
     client->slot_offsets[client->slot_count] = offset;
     client->free_slots[client->free_slot_count++] = client->slot_count++;
     return true;
@@ -96,6 +97,7 @@ static void take_slot(struct producer *self)
     ring->owner = self->index;
     struct sl_lane *lane = sl_ring_lane(ring);
     lane->thread = self->index;
+    SL_TESTPOINT_(slot_taken);
     self->unannounced = 1;
 }
 
@@ -106,6 +108,7 @@ void thread_announce(struct producer *self)
     if (!lane_append(self, &record))
         self->unannounced = 1;
     lane_use(self, self->lane);
+    SL_TESTPOINT_(slot_announced);
 }
 
 static struct sl_thread_row *revive(void)
@@ -140,10 +143,12 @@ static void take_row(struct producer *self)
         if (!row)
             return;
         fill_row(self, row);
+        SL_TESTPOINT_(thread_filled);
     }
     row->end = row->cpu_ns = 0;
     row->version++;
     sl_store_release(&row->state, SL_ROW_LIVE);
+    SL_TESTPOINT_(thread_live);
     self->row = row;
 }
 
@@ -163,6 +168,7 @@ static struct producer *register_thread(void)
     if (self->hot.ring)
         thread_announce(self);
     sl_self_ = &self->hot;
+    SL_TESTPOINT_(thread_registered);
     attach_poll();
     return self;
 }
@@ -198,6 +204,7 @@ void thread_ended(void *page)
         lane_end(self, sl_ring_lane(self->hot.ring), now);
         lane_shrink(sl_ring_lane(self->hot.ring));
         sl_store_relaxed(&self->hot.ring->owner, SL_RING_FREE);
+        SL_TESTPOINT_(slot_given_back);
         client->free_slots[client->free_slot_count++] = self->slot;
     }
     if (self->row) {
@@ -205,6 +212,7 @@ void thread_ended(void *page)
         self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         self->row->version++;
         sl_store_release(&self->row->state, SL_ROW_DONE);
+        SL_TESTPOINT_(thread_done);
         last_row = self->row;
         last_index = self->index;
     }
@@ -228,7 +236,9 @@ SL_PUBLIC void sl_thread_name(const char *name)
     sl_fence_release();
     name_store(&row->name, name);
     row->flags |= SL_THREAD_NAMED;
+    SL_TESTPOINT_(thread_name_stored);
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->version, row->version + 1);
+    SL_TESTPOINT_(thread_named);
     client_unlock(&guard);
 }

@@ -13,13 +13,13 @@ cd "$tree" || exit 2
 # Which layers each may name, and which libraries beside libc.
 rules='
 proto     proto                                       -
-client    proto client                                -
-base      proto base                                  -
+client    proto client                                sys/sdt
+base      proto base                                  sys/sdt
 core      proto base core                             -
 storage   proto base core storage                     hdf5 zlib uthash utlist
-services  proto base core storage services            uv microhttpd jansson ini uthash utlist zlib sys/sdt
-cli       proto base core storage services cli        uv curl/curl jansson ini uthash utlist libsmartcols/libsmartcols ncurses curses sys/sdt
-main.c    proto base core storage services            uv microhttpd jansson ini sys/sdt
+services  proto base core storage services            uv microhttpd jansson ini uthash utlist zlib
+cli       proto base core storage services cli        uv curl/curl jansson ini uthash utlist libsmartcols/libsmartcols ncurses curses
+main.c    proto base core storage services            uv microhttpd jansson ini
 '
 libraries=' hdf5 zlib uthash utlist uv microhttpd jansson ini sys/sdt curl/curl libsmartcols/libsmartcols ncurses curses mpi criterion/criterion '
 standard=' assert complex ctype errno float inttypes limits math stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib string '

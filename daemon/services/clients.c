@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/say.h"
+#include "base/testpoint.h"
 #include "core/drain.h"
 #include "core/procfs.h"
 #include "proto/hello.h"
@@ -152,6 +153,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     sl_store_relaxed(&header->daemon_pid, (uint32_t)getpid());
     sl_store_release(&header->adopted, 1);
     sl_store_relaxed(&header->sleeping, 1);
+    TESTPOINT(client_adopted);
     say_detail("process %d joins run %s", (int)pid, client->run->id);
     pump_client(client, false);
     return client;
@@ -230,6 +232,7 @@ static void attach_socket(struct client *client, struct connection *connection)
     if (client->process->status.state == PROCESS_DEAF)
         client->process->status.state = PROCESS_LIVE;
     send_welcome(connection, SL_WELCOME_OK);
+    TESTPOINT(welcome_sent);
 }
 
 // A first message. False: the connection is of no use.
@@ -516,6 +519,7 @@ void client_close(struct client *client)
         connection_close(client->socket_poll->data);
     unlink_from_list(client);
     segment_unlink(&client->segment);
+    TESTPOINT(segment_unlinked);
     if (--run->clients == 0)
         run->idle_since_ns = clock_monotonic_ns();
     client_free(client);
@@ -568,6 +572,7 @@ void clients_close_all(struct daemon *daemon)
     while (daemon->clients) {
         struct client *client = daemon->clients;
         sl_store_release(&segment_header(&client->segment)->adopted, 0);
+        TESTPOINT(client_left_behind);
         unlink_from_list(client);
         client->run->clients--;
         if (client->socket_poll)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/testpoint.h"
 
 static void finish(struct converter *converter)
 {
@@ -115,6 +116,7 @@ int converter_start(struct run *run, const char *spool, const char *output, void
     made->process.data = made->words.data = made;
     run->converters++;
     int result = spawn(made, spool, output);
+    TESTPOINT(converter_started);
     if (result == 0)
         result = uv_read_start((uv_stream_t *)&made->words, give_room, on_words);
     if (result < 0) {

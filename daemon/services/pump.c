@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/testpoint.h"
 #include "core/drain.h"
 #include "core/lanes.h"
 #include "core/procfs.h"
@@ -44,6 +45,7 @@ static bool pump_strings(struct client *client)
     }
     client->broken = client->broken || result < 0;
     buffer_finish(&text);
+    TESTPOINT(strings_put);
     return found;
 }
 
@@ -102,6 +104,7 @@ static bool pump_thread(struct client *client, struct sl_thread_row *shared, uin
         struct thread_facts facts = thread_facts_of(&row, client->gone, name.length);
         model_set_thread(client->process, &facts, name.data ? name.data : "");
         spool_put_thread(&client->run->spool, client->process->number, &facts, name.data ? name.data : "");
+        TESTPOINT(thread_put);
         *seen = version;
     }
     buffer_finish(&name);
@@ -160,6 +163,7 @@ static bool pump_task(struct client *client, struct sl_task_row *shared, uint32_
         if (task)
             task->row = (uint64_t)((const char *)shared - client->segment.map.base);
         spool_put_task(&client->run->spool, client->process->number, &facts, names[0], names[1]);
+        TESTPOINT(task_put);
         *seen = version;
         if (state == SL_ROW_DONE)
             note_spooled(client, &shared->state);
@@ -224,10 +228,13 @@ static void take_batch(struct client *client, uint32_t slot_number, uint64_t fir
     struct run *run = client->run;
     bool room = run->has_spool && spool_has_room(&run->spool, count * sizeof *records);
     model_records(&run->model, client->process, slot_number, first, records, count, room ? -1 : SL_LOST_SPOOL_FULL, NULL, NULL);
-    if (room)
+    if (room) {
         spool_put_records(&run->spool, client->process->number, slot_number, first, records, count);
-    else
+        TESTPOINT(records_put);
+    } else {
         spool_put_dropped(&run->spool, client->process->number, slot_number, first + count, count_calls(records, count));
+        TESTPOINT(dropped_put);
+    }
     pump_done_hints(client, records, count);
 }
 
@@ -244,6 +251,7 @@ static uint64_t pump_ring(struct client *client, uint32_t number, uint64_t budge
             client->broken = true;
         if (count <= 0)
             break;
+        TESTPOINT(records_copied);
         pump_strings(client);  // a record's names were published before it: they are there now, and go first
         take_batch(client, number, first, batch, (size_t)count);
         done += (uint64_t)count;
@@ -292,6 +300,7 @@ static void pump_ledgers(struct client *client, bool spool_them)
     model_set_ledger(process, FACTS_ELSEWHERE, &elsewhere);
     if (spool_them)
         spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);
+    TESTPOINT(ledgers_read);
 }
 
 // ---- open calls
@@ -340,6 +349,7 @@ static void pump_open(struct client *client)
     }
     model_set_open(client->process, list.facts, list.count);
     spool_put_open(&client->run->spool, client->process->number, list.facts, list.count);
+    TESTPOINT(open_put);
     free(list.facts);
 }
 
@@ -358,11 +368,14 @@ static void pump_status(struct client *client)
 // The spool has it: tails move, rows may be reused.
 static void give_back(struct client *client)
 {
-    for (uint32_t i = 0; i < client->release_count; i++)
+    for (uint32_t i = 0; i < client->release_count; i++) {
         drain_release(&client->segment, client->releases[i].slot, client->releases[i].next);
+        TESTPOINT(tail_moved);
+    }
     for (uint32_t i = 0; i < client->spooled_count; i++) {
         uint32_t done = SL_ROW_DONE;
         __atomic_compare_exchange_n(client->spooled_states[i], &done, SL_ROW_SPOOLED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+        TESTPOINT(row_spooled);
     }
     client->release_count = client->spooled_count = 0;
 }
@@ -388,8 +401,10 @@ bool pump_client(struct client *client, bool last)
     if (is_due(&client->open_ns, now_ns, OPEN_PERIOD_MS, last))
         pump_open(client);
     client->broken = client->broken || segment_is_broken(&client->segment);
-    if (last)
+    if (last) {
         spool_put_status(&client->run->spool, client->process->number, &client->process->status);
+        TESTPOINT(status_put);
+    }
     if (runs_flush(client->run) == 0)
         give_back(client);
     if (found)

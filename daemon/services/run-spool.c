@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/say.h"
+#include "base/testpoint.h"
 #include "core/procfs.h"
 #include "services/daemon.h"
 
@@ -123,6 +124,7 @@ static void name_spool(const struct run *run, const char *path)
     mkdir(directory, 0700);
     if (symlink(path, link) < 0)
         say("cannot note the spool %s as %s: %s; a restarted daemon will not find it", path, link, strerror(errno));
+    TESTPOINT(spool_named);
     free(link);
     free(directory);
 }
@@ -131,7 +133,9 @@ void run_spool_drop(struct run *run)
 {
     char *link = restore_link(run);
     unlink(run->spool.path);
+    TESTPOINT(spool_dropped);
     unlink(link);
+    TESTPOINT(link_dropped);
     free(link);
 }
 

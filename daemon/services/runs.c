@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/say.h"
+#include "base/testpoint.h"
 #include "core/procfs.h"
 #include "services/converter.h"
 #include "services/daemon.h"
@@ -190,6 +191,7 @@ struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid
     struct spool_frame frame;
     while (spool_next(reader, &frame))
         spool_apply(reader, &run->model, &frame, NULL);
+    TESTPOINT(run_restored);
     return run;
 }
 
@@ -211,6 +213,7 @@ static void on_converted(struct converter *converter, void *context)
     run->converter = NULL;
     if (!converter->problem) {
         run->state = RUN_PUBLISHED;
+        TESTPOINT(converter_succeeded);
         run_spool_drop(run);
         say_detail("run %s: %s", run->id, run->output);
     } else {
@@ -235,6 +238,7 @@ static void move_client(struct client *client, struct run *to)
     client->process = model_add_process(&to->model, &before->facts);
     client->process->host = alloc_text(before->host);
     spool_put_process(&to->spool, client->process);
+    TESTPOINT(client_moved);
     for (uint32_t i = 0; i < client->segment.slot_count; i++) {
         struct model_slot *slot = model_slot(client->process, i), *old = model_slot(before, i);
         slot->next = old->next;
@@ -277,8 +281,10 @@ void runs_finish(struct run *run)
     run_spool_anchors(run);
     spool_put_end(&run->spool, clock_monotonic_ns());
     int result = runs_flush(run);
+    TESTPOINT(run_ended);
     run->state = RUN_CONVERTING;
     keep_the_living(run);
+    TESTPOINT(living_kept);
     if (!run->has_spool) {
         run->state = RUN_FAILED;
         return;

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/rundir.h"
 #include "base/say.h"
+#include "base/testpoint.h"
 #include "core/guard.h"
 #include "proto/hello.h"
 #include "services/daemon.h"
@@ -47,6 +48,7 @@ static int take_lock(struct daemon *daemon)
         say("cannot serve %s: another scoped-laned does (it holds %s)", daemon->rundir, path);
         return -EBUSY;
     }
+    TESTPOINT(lock_taken);
     return 0;
 }
 
@@ -85,6 +87,7 @@ static int listen_on(struct daemon *daemon, const char *name, int type)
         close(fd);
         return result;
     }
+    TESTPOINT(socket_bound);
     return fd;
 }
 
@@ -211,6 +214,7 @@ static void on_end_timer(uv_timer_t *timer)
     http_close(daemon->http);
     daemon->http = NULL;
     unlink_socket(daemon, SL_QUERY_SOCKET);
+    TESTPOINT(sockets_removed);
     uv_timer_stop(timer);
     uv_stop(&daemon->loop);
 }
@@ -230,6 +234,7 @@ void service_end(struct daemon *daemon)
     for (struct run *run = daemon->runs; run; run = run->next)
         runs_finish(run);
     clients_close_all(daemon);
+    TESTPOINT(service_sealed);
     uv_timer_start(&daemon->sample_timer, on_end_timer, 1, 10);
 }
 
@@ -361,6 +366,7 @@ int service_run(const struct daemon_options *options)
     if (uv_loop_init(&daemon.loop) < 0 || start(&daemon) < 0)
         return 1;
     tell_ready(&daemon);
+    TESTPOINT(ready_told);
     uv_run(&daemon.loop, UV_RUN_DEFAULT);
     uv_walk(&daemon.loop, close_handle, NULL);
     uv_run(&daemon.loop, UV_RUN_NOWAIT);

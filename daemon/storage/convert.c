@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/testpoint.h"
 #include "storage/convert-tables.h"
 #include "storage/runwrite.h"
 #include "storage/spool.h"
@@ -183,7 +184,9 @@ static int make_scratch(struct conversion *c)
     int fd = mkostemp(path, O_CLOEXEC);
     int result = fd < 0 ? -errno : 0;
     if (result == 0) {
+        TESTPOINT(convert_scratch_made);
         unlink(path);
+        TESTPOINT(convert_scratch_unlinked);
         result = -posix_fallocate(fd, 0, (off_t)c->scratch_bytes);
     }
     if (result == 0) {
@@ -298,9 +301,11 @@ static int write_file(struct conversion *c)
     facts_write_metadata(&c->facts, &c->model, &c->reader, c->options->output, w);
     for (uint32_t i = 0; i < c->row_count; i++) {
         write_row(c, w, &c->rows[i]);
+        TESTPOINT(convert_row_written);
         progress(c, 0.5 + 0.5 * (double)(c->rows[i].first + c->rows[i].count) / (double)(c->calls ? c->calls : 1));
     }
     facts_write_tables(&c->facts, &c->model, w);
+    TESTPOINT(convert_tables_written);
     int result = runwrite_publish(w);
     if (result < 0)
         snprintf(c->result->problem, sizeof c->result->problem, "%s", runwrite_error(w));
@@ -333,6 +338,7 @@ int convert(const struct convert_options *options, struct convert_result *result
     int status = spool_open(&c.reader, options->spool);
     if (status < 0)
         return fail(&c, status, "read the spool", options->spool);
+    TESTPOINT(convert_begun);
     model_init(&c.model, SL_CLOCK_MONOTONIC, 0, 0);
     model_init(&c.again, SL_CLOCK_MONOTONIC, 0, 0);
     read_all(&c, &c.model, &(struct spool_hooks){count_call, keep_samples, keep_anchor, &c}, 0, 0.25);

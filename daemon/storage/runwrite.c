@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/files.h"
+#include "base/testpoint.h"
 #include "base/utf8.h"
 #include "storage/runwrite-parts.h"
 
@@ -155,6 +156,7 @@ int runwrite_open(struct runwrite **out, const char *path, const struct runwrite
     int result = make_temporary(w);
     if (result)
         return result;
+    TESTPOINT(file_made);
     w->file = h5_create(w->temporary, &w->error);
     if (w->file < 0 || make_groups(w) < 0)
         return runwrite_fail_hdf5(w, "beginning it");
@@ -507,15 +509,19 @@ int runwrite_publish(struct runwrite *w)
         return runwrite_fail_hdf5(w, "finishing it");
     if (close_file(w))
         return w->code;
+    TESTPOINT(file_closed);
     int result = sync_file(w->temporary);
+    TESTPOINT(file_synced);
     if (result)
         return runwrite_fail(w, result, "fsync", strerror(-result));
     if (rename(w->temporary, w->path) < 0) {
         result = -errno;
         return runwrite_fail(w, result, "giving it its name", strerror(-result));
     }
+    TESTPOINT(file_renamed);
     w->created = false;
     result = files_sync_directory(w->path);
+    TESTPOINT(file_published);
     return result ? runwrite_fail(w, result, "fsync of its directory", strerror(-result)) : 0;
 }
 

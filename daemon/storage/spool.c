@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/testpoint.h"
 #include "storage/spool-frame.h"
 
 static const char magic[8] = "SLSPOOL1";
@@ -165,6 +166,7 @@ int spool_create(struct spool *spool, const char *path, const struct spool_run *
     spool->fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (spool->fd < 0)
         return -errno;
+    TESTPOINT(spool_made);
     spool->path = alloc_text(path);
     struct spool_header header = {.version = SPOOL_VERSION, .created_realtime_ns = run->created_realtime_ns};
     memcpy(header.magic, magic, sizeof magic);
@@ -190,6 +192,7 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
         close(spool->fd);
         return -error;
     }
+    TESTPOINT(spool_continued);
     spool->path = alloc_text(path);
     return 0;
 }
@@ -206,6 +209,7 @@ int spool_flush(struct spool *spool)
         spool->full = true;
         return result;
     }
+    TESTPOINT(spool_written);
     spool->size_bytes += spool->pending.length;
     spool->error = 0;
     spool->full = false;
@@ -216,7 +220,9 @@ int spool_flush(struct spool *spool)
 int spool_sync(struct spool *spool)
 {
     spool->synced_ns = clock_monotonic_ns();
-    return fdatasync(spool->fd) < 0 ? -errno : 0;
+    int result = fdatasync(spool->fd) < 0 ? -errno : 0;
+    TESTPOINT(spool_synced);
+    return result;
 }
 
 bool spool_has_room(const struct spool *spool, size_t more_bytes)
