@@ -25,9 +25,22 @@ void ticks_finish(struct ticks *ticks)
     ticks->count = ticks->room = 0;
 }
 
+// Anchors also come from files: whatever they say, the sums below have a result.
+static int64_t difference(int64_t a, int64_t b)
+{
+    int64_t result;
+    return __builtin_sub_overflow(a, b, &result) ? (a < b ? INT64_MIN : INT64_MAX) : result;
+}
+
+static int64_t plus_ns(int64_t from_ns, double ns)
+{
+    int64_t length = ns >= 9e18 ? INT64_MAX : ns <= -9e18 ? INT64_MIN : (int64_t)(ns < 0 ? ns - 0.5 : ns + 0.5), result;
+    return __builtin_add_overflow(from_ns, length, &result) ? (length < 0 ? INT64_MIN : INT64_MAX) : result;
+}
+
 static double rate(const struct anchor *from, const struct anchor *to)
 {
-    return (double)(to->monotonic_ns - from->monotonic_ns) / (double)(to->ticks - from->ticks);
+    return (double)difference(to->monotonic_ns, from->monotonic_ns) / (double)(to->ticks - from->ticks);
 }
 
 // Beyond `keep`, every second one of the older half goes: live values need the recent ones, the old ones stay in the spool.
@@ -50,8 +63,8 @@ static void judge(struct ticks *ticks, const struct anchor *anchor)
         if (now > before * (1 + RATE_JUMP) || now < before * (1 - RATE_JUMP)) {
             ticks->stretches++;
         } else {
-            int64_t error = anchor->monotonic_ns - ticks_to_ns(ticks, anchor->ticks);
-            error = error < 0 ? -error : error;
+            int64_t predicted = ticks_to_ns(ticks, anchor->ticks), real = anchor->monotonic_ns;
+            int64_t error = real > predicted ? difference(real, predicted) : difference(predicted, real);
             if (error > ticks->error_ns)
                 ticks->error_ns = error;
         }
@@ -67,7 +80,7 @@ bool ticks_add(struct ticks *ticks, const struct anchor *anchor)
         if (anchor->ticks <= last->ticks || anchor->monotonic_ns <= last->monotonic_ns)
             return false;
         judge(ticks, anchor);
-        if (ticks->count > 1 && anchor->monotonic_ns - last->monotonic_ns < CLOSE_NS)
+        if (ticks->count > 1 && difference(anchor->monotonic_ns, last->monotonic_ns) < CLOSE_NS)
             ticks->count--;
     }
     if (ticks->keep && ticks->count >= ticks->keep)
@@ -108,13 +121,12 @@ int64_t ticks_to_ns(struct ticks *ticks, uint64_t at)
         ns_per_tick = rate(from, from + 1);
     }
     int64_t distance = (int64_t)(at - from->ticks);
-    double ns = (double)distance * ns_per_tick;
-    return from->monotonic_ns + (int64_t)(ns < 0 ? ns - 0.5 : ns + 0.5);
+    return plus_ns(from->monotonic_ns, (double)distance * ns_per_tick);
 }
 
 int64_t ticks_length_ns(const struct ticks *ticks, uint64_t length)
 {
-    return (int64_t)((double)length * ticks->ns_per_tick + 0.5);
+    return plus_ns(0, (double)length * ticks->ns_per_tick);
 }
 
 static uint64_t counter(uint32_t kind)
