@@ -64,7 +64,8 @@ void model_finish(struct model *model)
     *model = (struct model){0};
 }
 
-// Room for element `index` in a zeroed array that doubles.
+// Room for element `index` in a zeroed array that doubles. The index may be a hostile client's: what lies between is never touched, so
+// it costs addresses and no memory.
 static void *room_for(void *array, uint32_t *count, uint32_t index, size_t size)
 {
     if (index < *count)
@@ -72,10 +73,12 @@ static void *room_for(void *array, uint32_t *count, uint32_t index, size_t size)
     uint32_t larger = *count ? *count : 8;
     while (larger <= index)
         larger *= 2;
-    array = alloc_resize(array, larger, size);
-    memset((char *)array + (size_t)*count * size, 0, (size_t)(larger - *count) * size);
+    void *made = alloc_zeroed(larger, size);
+    if (*count)
+        memcpy(made, array, *count * size);
+    free(array);
     *count = larger;
-    return array;
+    return made;
 }
 
 // ---- processes
@@ -289,6 +292,11 @@ struct model_slot *model_slot(struct model_process *process, uint32_t slot)
 
 // ---- records
 
+static void add_self(struct model_region *region, uint64_t duration)
+{
+    region->self = (int64_t)((uint64_t)region->self + duration);  // in unsigned numbers, which may run over
+}
+
 static void count_call(struct model_process *process, const struct model_call *call)
 {
     uint64_t duration = call->end - call->start;
@@ -300,9 +308,9 @@ static void count_call(struct model_process *process, const struct model_call *c
     if (duration > region->maximum)
         region->maximum = duration;
     if (call->kind != SL_CALL_CROSSING) {
-        region->self += (int64_t)duration;
+        add_self(region, duration);
         if (call->parent)
-            model_region(process, call->parent)->self -= (int64_t)duration;
+            add_self(model_region(process, call->parent), -duration);
     }
     struct model_thread *thread = model_thread(process, call->thread);
     if (thread)
@@ -523,8 +531,9 @@ void model_give_ranks(struct model *model)
         struct model_process *process = model->processes[i];
         int64_t claim = process->status.rank;
         process->file_rank = -1;
-        if (process->facts.world_size > next && claim >= 0 && claim < RANK_LIMIT)
-            next = process->facts.world_size;
+        int64_t world = process->facts.world_size;
+        if (world > next && world <= RANK_LIMIT && claim >= 0 && claim < RANK_LIMIT)
+            next = world;
         if (!model_calls(process) || claim < 0 || claim >= RANK_LIMIT)
             continue;
         if (claim >= next)
