@@ -22,6 +22,18 @@
 #define KCMP_SAME_FILE  0
 #define RETRY_PERIOD_NS 1000000000
 
+// The segment is read and written by who gets its descriptor: that may be root or ourselves, not whoever was first to listen in a
+// directory like /tmp.
+static bool is_trusted(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    bool trusted = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+    if (!trusted)
+        errno = EACCES;
+    return trusted;
+}
+
 static int connect_to(const char *place)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -31,9 +43,9 @@ static int connect_to(const char *place)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_trusted(fd))
         return fd;
-    int error = errno;
+    int error = errno ? errno : EACCES;
     close(fd);
     return -error;
 }
@@ -147,8 +159,10 @@ static bool read_welcome(void)
         else
             close(fd);
     }
-    if (length == sizeof welcome && welcome.magic == SL_WELCOME_MAGIC && welcome.status != SL_WELCOME_OK)
-        unlink(client->path);  // refused, the daemon has said why: nobody will read it
+    if (length == sizeof welcome && welcome.magic == SL_WELCOME_MAGIC && welcome.status != SL_WELCOME_OK) {
+        unlink(client->path);  // the daemon has said why: nobody will read it
+        client->refused = 1;
+    }
     return length > 0;
 }
 
@@ -159,7 +173,7 @@ void attach_poll(void)
             return;
         drop_socket();
     }
-    if (facts_clock_ns(CLOCK_MONOTONIC) - client->socket_tried_ns < RETRY_PERIOD_NS)
+    if (client->refused || facts_clock_ns(CLOCK_MONOTONIC) - client->socket_tried_ns < RETRY_PERIOD_NS)
         return;
     if (attach_socket() == 0)
         attach_hello();

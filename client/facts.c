@@ -69,7 +69,13 @@ static void read_places(void)
 {
     const char *named = getenv("SCOPED_LANE_RUNDIR");
     if (named && *named) {
-        add_place(named, "");
+        char here[1024];
+        if (*named != '/' && getcwd(here, sizeof here - 1)) {
+            strcat(here, "/");
+            add_place(here, named);
+        } else {
+            add_place(named, "");
+        }
         return;
     }
     const char *xdg = getenv("XDG_RUNTIME_DIR");

@@ -145,6 +145,7 @@ static inline void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t
     sl_compiler_barrier();
     SL_TESTPOINT_(append_busy);
     sl_bump(&ring->produced);
+    sl_compiler_barrier();
     SL_TESTPOINT_(append_produced);
     uint64_t head = sl_load_relaxed(&ring->head);
     if (sl_likely(head < self->limit) || sl_room_(head)) {

@@ -76,6 +76,7 @@ struct client {
     ino_t socket_inode;
     int wake[2];  // the daemon's eventfd under two numbers, -1 none
     int64_t socket_tried_ns;
+    uint32_t refused;  // by the daemon: no further tries
     uint32_t slot_count, slot_room;
     uint64_t *slot_offsets;  // by number
     uint32_t *free_slots;    // a stack of numbers

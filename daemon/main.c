@@ -210,6 +210,8 @@ int main(int argc, char **argv)
         return misuse("scoped-laned takes no operand, but got \"%s\"", argv[optind]);
     if (settings.convert.spool && settings.convert.output)
         return run_conversion(&settings);
+    if (settings.convert.spool || settings.convert.output)
+        return misuse("%s go together", "--convert and --to");
     if (config && read_config(&settings, config) < 0)
         return 2;
     optind = 1;

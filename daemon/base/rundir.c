@@ -23,7 +23,11 @@ void rundir_places(struct rundir_list *list, const char *option)
     list->count = 0;
     const char *named = option ? option : getenv("SCOPED_LANE_RUNDIR");
     if (named && *named) {
-        add(list, "%s", named);
+        char here[RUNDIR_PATH_MAX / 2];
+        if (*named != '/' && getcwd(here, sizeof here))
+            list->count = snprintf(list->paths[0], RUNDIR_PATH_MAX, "%s/%s", here, named) < RUNDIR_PATH_MAX;
+        else
+            add(list, "%s", named);
         return;
     }
     const char *xdg = getenv("XDG_RUNTIME_DIR");
@@ -85,10 +89,13 @@ int rundir_connect(const char *rundir, const char *name, int type)
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
         result = -errno;
+    else if (peer.uid != 0 && peer.uid != geteuid())
+        result = -EACCES;
+    if (result < 0)
         close(fd);
-        return result;
-    }
-    return fd;
+    return result < 0 ? result : fd;
 }

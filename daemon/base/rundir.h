@@ -1,6 +1,7 @@
 // Runtime directories: where a daemon's sockets and its lock lie, and where clients and commands look for them.
 // One rule for all (design.md §5): --rundir, else SCOPED_LANE_RUNDIR, else $XDG_RUNTIME_DIR/scoped-lane where usable,
-// else /run/scoped-lane, else /tmp/scoped-lane-<uid>. The client has the same list in client/attach.c.
+// else /run/scoped-lane, else /tmp/scoped-lane-<uid>. The client has the same list in client/facts.c. Relative names are taken from the
+// working directory, as it is now.
 #ifndef SL_BASE_RUNDIR_H
 #define SL_BASE_RUNDIR_H
 
@@ -23,7 +24,8 @@ int rundir_own(const char *option, char path[RUNDIR_PATH_MAX]);
 // "<rundir>/<name>" when it fits a socket address (107 bytes), else -ENAMETOOLONG.
 int rundir_socket(const char *rundir, const char *name, char *path, size_t size);
 
-// A connected stream socket to <rundir>/query.sock, or -errno.
+// A socket of `type` connected to <rundir>/<name>, or -errno. Who listens must be root or ourselves (-EACCES): anyone may make a
+// directory in /tmp.
 int rundir_connect(const char *rundir, const char *name, int type);
 
 #endif

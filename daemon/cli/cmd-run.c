@@ -51,7 +51,7 @@ struct session {
     int members;             // commands a launcher starts beside us
     char rundir[RUNDIR_PATH_MAX];
     bool is_private;
-    bool is_first;           // we started the daemon, or it is the service: the one who reports
+    bool is_first;           // we started the daemon, or are the first to join at the service: the one who reports
     char run[32];            // its id at the daemon
 };
 
@@ -94,7 +94,6 @@ static bool find_service(struct session *session)
     for (int i = 0; i < places.count; i++)
         if (places_listens(places.paths[i])) {
             snprintf(session->rundir, sizeof session->rundir, "%s", places.paths[i]);
-            session->is_first = true;
             return true;
         }
     return false;
@@ -210,6 +209,7 @@ static int join(struct session *session)
     if (!row)
         return -1;
     snprintf(session->run, sizeof session->run, "%s", json_string_value(json_object_get(row, "run")));
+    session->is_first = session->is_first || json_integer_value(json_object_get(row, "members")) == 1;
     json_decref(row);
     return 0;
 }
@@ -229,6 +229,7 @@ static bool revive(struct session *session)
 // ---- the command
 
 static pid_t child;
+static struct sigaction inherited[4];  // of SIGTERM, SIGHUP, SIGINT, SIGQUIT
 
 static void pass_on(int number)
 {
@@ -238,19 +239,27 @@ static void pass_on(int number)
 
 static void watch_signals(void)
 {
-    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    signal(SIGINT, SIG_IGN);  // the terminal sends it to the command too: we wait for what it makes of it
-    signal(SIGQUIT, SIG_IGN);
+    static const int numbers[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        // the terminal sends INT and QUIT to the command too: we wait for what it makes of them
+        bool is_passed_on = numbers[i] == SIGTERM || numbers[i] == SIGHUP;
+        struct sigaction action = {.sa_handler = is_passed_on ? pass_on : SIG_IGN, .sa_flags = SA_RESTART};
+        sigaction(numbers[i], &action, &inherited[i]);
+        if (inherited[i].sa_handler == SIG_IGN)  // nohup: it stays ignored
+            sigaction(numbers[i], &inherited[i], NULL);
+    }
+}
+
+static void restore_signals(void)
+{
+    static const int numbers[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &inherited[i], NULL);
 }
 
 static void become(const struct session *session, char **words, int trouble)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    restore_signals();
     setenv("SCOPED_LANE_RUN", session->key, 1);
     setenv("SCOPED_LANE_RUNDIR", session->rundir, 1);
     execvp(words[0], words);

@@ -101,6 +101,8 @@ struct model_process *model_add_process(struct model *model, const struct proces
 void model_set_status(struct model_process *process, const struct process_status *status)
 {
     process->status = *status;
+    if (status->state > PROCESS_EXEC)
+        process->status.state = PROCESS_VANISHED;
 }
 
 // ---- names

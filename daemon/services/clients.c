@@ -2,7 +2,7 @@
 // segments by their names once a second (a busy or restarted daemon misses nothing). Identity comes from SO_PEERCRED and from
 // the file's owner, never from what the client says.
 //
-// The end of a process: its pidfd becomes readable, or (pid, start time) is no longer there. Socket EOF alone is a hint: a
+// The end of a process: (pid, start time) is no longer there; its pidfd then tells the exit status. Socket EOF alone is a hint: a
 // program may close descriptors it did not open ("deaf"), or execute another program ("exec").
 #include <dirent.h>
 #include <errno.h>
@@ -28,17 +28,22 @@
 #include "proto/hello.h"
 #include "services/daemon.h"
 
-#define SHM_DIRECTORY "/dev/shm"
+#define SHM_DIRECTORY     "/dev/shm"
+#define HELLO_PATIENCE_NS INT64_C(5000000000)
 enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24 };
 
 // A connection before and after its client is known.
 struct connection {
     struct daemon *daemon;
     struct client *client;  // NULL: no hello yet
+    struct connection *next;
+    int64_t since_ns;
     int fd;
     uv_poll_t poll;
     struct ucred peer;
 };
+
+static struct connection *connections;
 
 // Segments that are not ours to read, so that the scan does not open them every second.
 static ino_t foreign[FOREIGN_KEPT];
@@ -189,7 +194,10 @@ static struct client *open_and_adopt(struct daemon *daemon, int fd, const char *
 
 static void connection_closed(uv_handle_t *handle)
 {
-    struct connection *connection = handle->data;
+    struct connection *connection = handle->data, **place = &connections;
+    while (*place != connection)
+        place = &(*place)->next;
+    *place = connection->next;
     close(connection->fd);
     free(connection);
 }
@@ -226,6 +234,8 @@ static void send_welcome(struct connection *connection, enum sl_welcome_status s
 
 static void attach_socket(struct client *client, struct connection *connection)
 {
+    if (client->socket_poll)  // it has come again, on another socket: the earlier one is of no more use
+        connection_close(client->socket_poll->data);
     client->socket = connection->fd;
     client->socket_poll = &connection->poll;
     connection->client = client;
@@ -337,7 +347,19 @@ static void accept_one(struct daemon *daemon, int fd)
         return;
     }
     connection->poll.data = connection;
+    connection->since_ns = clock_monotonic_ns();
+    connection->next = connections;
+    connections = connection;
     uv_poll_start(&connection->poll, UV_READABLE | UV_DISCONNECT, on_connection);
+}
+
+// Who connects and says nothing only holds a descriptor.
+static void drop_silent(void)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct connection *connection = connections; connection; connection = connection->next)
+        if (!connection->client && now_ns - connection->since_ns > HELLO_PATIENCE_NS)
+            connection_close(connection);
 }
 
 // Few descriptors are left: those have better uses. The client is found by the scan, and tries again later.
@@ -392,7 +414,7 @@ static bool is_alive(pid_t pid, uint64_t start_time)
 }
 
 // A segment that lies in the directory: is it meant for this daemon?
-static void scan_one(struct daemon *daemon, int directory, const char *name, unsigned uid)
+static void scan_one(struct daemon *daemon, const char *where, int directory, const char *name, unsigned uid)
 {
     struct sl_segment header;
     struct stat status;
@@ -408,8 +430,8 @@ static void scan_one(struct daemon *daemon, int directory, const char *name, uns
     if (header.magic == SL_MAGIC && header.abi == SL_ABI_VERSION && !is_same_directory(header.place, daemon->rundir)) {
         note_foreign(status.st_ino);
     } else if (header.magic == SL_MAGIC) {
-        char path[512];
-        snprintf(path, sizeof path, SHM_DIRECTORY "/%s", name);
+        char path[4400];
+        snprintf(path, sizeof path, "%s/%s", where, name);
         open_and_adopt(daemon, fd, path, (pid_t)header.pid, status.st_uid, status.st_gid);
     } else {
         note_foreign(status.st_ino);
@@ -417,9 +439,9 @@ static void scan_one(struct daemon *daemon, int directory, const char *name, uns
     close(fd);
 }
 
-void clients_scan(struct daemon *daemon)
+static void scan_directory(struct daemon *daemon, const char *path)
 {
-    DIR *directory = opendir(SHM_DIRECTORY);
+    DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         unsigned uid;
@@ -429,10 +451,20 @@ void clients_scan(struct daemon *daemon)
         for (struct client *client = daemon->clients; client && !known; client = client->next)
             known = client->segment.inode == entry->d_ino;
         if (!known)
-            scan_one(daemon, dirfd(directory), entry->d_name, uid);
+            scan_one(daemon, path, dirfd(directory), entry->d_name, uid);
     }
     if (directory)
         closedir(directory);
+}
+
+// Where segments lie: /dev/shm, and where the daemon's own environment says that clients put them.
+void clients_scan(struct daemon *daemon)
+{
+    const char *other = getenv("SCOPED_LANE_SHM_DIR");
+    drop_silent();
+    scan_directory(daemon, SHM_DIRECTORY);
+    if (other && *other == '/' && strcmp(other, SHM_DIRECTORY) != 0)
+        scan_directory(daemon, other);
 }
 
 // ---- ends

@@ -118,14 +118,23 @@ static bool read_task_row(const struct client *client, const struct model_task *
     return true;
 }
 
+static bool is_stepping(const struct task_facts *facts)
+{
+    return facts->stepping && facts->stepping < TASK_PAUSED;
+}
+
+static const char *task_state(const struct task_facts *facts)
+{
+    return facts->done ? "done" : is_stepping(facts) ? "running" : "suspended";
+}
+
 static void task_times(struct page *page, struct run *run, struct model_process *process, const struct task_facts *facts, bool live)
 {
     struct json_writer *json = page->json;
     int64_t running = model_length_ns(&run->model, process, facts->running);
     int64_t suspended = model_length_ns(&run->model, process, facts->suspended);
     int64_t longest = model_length_ns(&run->model, process, facts->longest_step);
-    bool steps = facts->stepping && facts->stepping < TASK_PAUSED;
-    if (live && steps) {
+    if (live && is_stepping(facts)) {
         int64_t step = page->now_ns - row_time(run, process, facts->step_started);
         running += step > 0 ? step : 0;
         longest = step > longest ? step : longest;
@@ -138,7 +147,7 @@ static void task_times(struct page *page, struct run *run, struct model_process 
     jsonw_member_int(json, "suspended_ns", suspended);
     jsonw_member_int(json, "longest_step_ns", longest);
     jsonw_member_bool(json, "bound", facts->steps_bound);
-    jsonw_member_text(json, "state", facts->done ? "done" : steps ? "running" : "suspended");
+    jsonw_member_text(json, "state", task_state(facts));
 }
 
 static void task_row(struct page *page, struct run *run, struct model_process *process, const struct client *client,
@@ -148,8 +157,6 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
     struct row_key key = {run->number, process->number, task->facts.index};
     struct sl_task_row row;
     struct task_facts facts = task->facts;
-    if (!page_wants(page, &key))
-        return;
     bool live = read_task_row(client, task, &row, &view);
     if (live) {
         facts.thread = row.lane.thread;
@@ -161,10 +168,14 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
         facts.last_step_end = row.lane.last_step_end;
         facts.stepping = row.lane.stepping;
     }
+    const char *kind = model_word(process, facts.kind), *state = task_state(&facts);
+    if ((page->filter->kind && strcmp(page->filter->kind, kind) != 0) ||
+        (page->filter->state && strcmp(page->filter->state, state) != 0) || !page_wants(page, &key))
+        return;
     struct json_writer *json = page->json;
     row_open(page, run, process);
     jsonw_member_uint(json, "index", facts.index);
-    jsonw_member_text(json, "kind", model_word(process, facts.kind));
+    jsonw_member_text(json, "kind", kind);
     jsonw_member_text(json, "name", task->name);
     jsonw_member_text(json, "coro_name", task->coro_name);
     jsonw_member_uint(json, "thread_index", facts.thread);

@@ -61,8 +61,8 @@ static void sample_thread(struct client *client, uint32_t index, struct model_th
     if (fd < 0)
         return;
     if (procfs_read_schedstat(fd, &schedstat) < 0) {
-        drop(client, index);
-        keep = true;
+        if (keep)
+            drop(client, index);
     } else if (schedstat.cpu_ns > thread->facts.cpu_ns) {
         thread->facts.cpu_ns = schedstat.cpu_ns;
         thread->wait_ns = schedstat.wait_ns;

@@ -70,3 +70,30 @@ def test_the_file_of_a_run_that_ended_while_it_was_converted_is_made_by_the_next
     service.serve()
     assert RunFile(service.run_file()).calls("work", 0) == 40
     wait_until(lambda: not list(service.output.glob("*.spool")), what="the spool is gone")
+
+
+def test_a_client_that_says_hello_twice_is_one_client(service):
+    """The second connection of a segment takes the first one's place; neither end harms the daemon."""
+    import array
+    import socket
+    import struct
+
+    pairs = waiting_pairs(service, 3, "work")
+    path = service.segments()[0]
+    with open(path, "r+b") as segment:
+        hello = struct.pack("<6I160s256s", 0x6F6C6C68, 1, 440, pairs.pid, 0, 0, str(path).encode(), b"")
+        sockets = []
+        for _ in range(3):
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            client.settimeout(10)
+            client.connect(str(service.rundir / "register.sock"))
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [segment.fileno()]))
+            client.sendmsg([hello], [rights])
+            assert struct.unpack("<4I", client.recv(64))[2] == 0
+            sockets.append(client)
+        for client in sockets:
+            client.close()
+    assert len(service.rows("processes")) == 1
+    end(pairs)
+    assert RunFile(service.run_file()).calls("work", 0) == 3
+    assert service.daemon.poll() is None
