@@ -97,6 +97,9 @@ int spool_next(struct spool_reader *reader, struct spool_frame *frame)
     const char *payload = reader->data + reader->at + sizeof header;
     if (frame_crc(&header, payload) != header.crc)
         return 0;
+    for (size_t i = header.length; i < FRAME_ALIGN((size_t)header.length); i++)
+        if (payload[i] != 0)
+            return 0;
     *frame = (struct spool_frame){(enum spool_type)header.type, payload, header.length};
     reader->at += sizeof header + FRAME_ALIGN((size_t)header.length);
     return 1;

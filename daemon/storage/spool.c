@@ -190,6 +190,7 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
     if (ftruncate(spool->fd, (off_t)valid_bytes) < 0 || lseek(spool->fd, 0, SEEK_END) < 0) {
         int error = errno;
         close(spool->fd);
+        spool->fd = -1;
         return -error;
     }
     TESTPOINT(spool_continued);
@@ -202,9 +203,10 @@ int spool_flush(struct spool *spool)
     if (!spool->pending.length)
         return 0;
     int result = files_write_all(spool->fd, spool->pending.data, spool->pending.length);
-    if (result < 0) {  // a part may be there: what counts is whole flushes
-        if (ftruncate(spool->fd, (off_t)spool->size_bytes) == 0)
-            lseek(spool->fd, (off_t)spool->size_bytes, SEEK_SET);
+    if (result < 0) {  // a part may be there: what counts is whole flushes, and the next one goes where this one began
+        int ignored = ftruncate(spool->fd, (off_t)spool->size_bytes);
+        (void)ignored;
+        lseek(spool->fd, (off_t)spool->size_bytes, SEEK_SET);
         spool->error = result;
         spool->full = true;
         return result;

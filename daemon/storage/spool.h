@@ -52,7 +52,7 @@ struct spool {
     struct buffer pending;    // frames not written yet
     uint64_t size_bytes;      // of the file, pending not included
     uint64_t limit_bytes;     // records beyond it are dropped and counted
-    bool full;                // the limit, or the disk, stands in the way
+    bool full;                // the latest flush failed
     int error;                // -errno of the latest failed write, 0 none
     int64_t synced_ns;
 };
@@ -64,10 +64,11 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
 void spool_close(struct spool *spool);  // flushes; the file stays
 
 // Frames are gathered in memory; spool_flush writes them. All of a flush is in the page cache, or none of it counts: on
-// failure the file is cut back to where it was, and the frames stay pending when `keep` is set. 0 or -errno.
+// failure the file is cut back to where it was, and the frames stay pending. 0 or -errno.
 int spool_flush(struct spool *spool);
 int spool_sync(struct spool *spool);  // fdatasync
-// May records still be stored? False beyond the limit or while the disk is full.
+// May records still be stored? False beyond the limit. While the disk is full frames stay pending instead: what has been copied from
+// a ring is not given back before it is written, so no more than the rings hold can gather.
 bool spool_has_room(const struct spool *spool, size_t more_bytes);
 
 void spool_put_process(struct spool *spool, const struct model_process *process);
