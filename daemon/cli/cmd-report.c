@@ -6,10 +6,10 @@
 #include "base/alloc.h"
 #include "base/say.h"
 #include "cli/command.h"
+#include "cli/isolated.h"
 #include "cli/listing.h"
 #include "cli/report-calls.h"
 #include "cli/report-rows.h"
-#include "storage/h5.h"
 
 enum { ROWS_SHOWN = 100 };  // of a table that is there to be glanced at; --table shows all
 
@@ -215,7 +215,7 @@ static int print_own(struct context *context, const char *name, enum table_form 
         return COMMAND_FAILED;
     }
     if (!table) {
-        say("report: %s has no table %s", context->path, name);
+        say("%s has no table %s", context->path, name);
         return COMMAND_FAILED;
     }
     struct table_column *columns = report_columns_own(table);
@@ -262,9 +262,9 @@ static int print(struct context *context, const struct command_line *line)
     return status;
 }
 
-static int run(const struct command_line *line)
+static int report(void *context_of_work)
 {
-    h5_without_exit_handler();
+    const struct command_line *line = context_of_work;
     struct context context = {.path = line->operands[0], .rank = command_integer(line, "rank", REPORT_ALL_RANKS)};
     if (sl_run_open(&context.run, context.path, context.error)) {
         say("%s", context.error);
@@ -273,6 +273,11 @@ static int run(const struct command_line *line)
     int status = print(&context, line);
     sl_run_close(context.run);
     return status;
+}
+
+static int run(const struct command_line *line)
+{
+    return isolated_run(report, (void *)line, line->operands[0], COMMAND_FAILED);
 }
 
 const struct command command_report = {

@@ -143,11 +143,14 @@ static hid_t access_list(void)
     return list;
 }
 
-// HDF5 1.10 crashes in its exit handler over a file whose closing failed, as on a full disk. Everything of ours is
-// closed by us, so that its handler is not needed; where HDF5 was in use before, it has been registered and stays.
-h5_id h5_create(const char *path, struct h5_error *error)
+void h5_without_exit_handler(void)
 {
     H5dont_atexit();
+}
+
+h5_id h5_create(const char *path, struct h5_error *error)
+{
+    h5_without_exit_handler();
     silence();
     hid_t list = access_list();
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, list);
@@ -263,23 +266,33 @@ void h5_close(h5_id id)
         H5Idec_ref(id);
 }
 
-struct visit {
-    bool (*each)(void *context, const char *name);
-    void *context;
-};
-
-static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
+// Names are collected before anyone is called, who then may do with HDF5 what he likes.
+static herr_t collect_link(hid_t group, const char *name, const H5L_info_t *info, void *names)
 {
-    struct visit *visit = context;
     (void)group, (void)info;
-    return !visit->each(visit->context, name);
+    buffer_append(names, name, strlen(name) + 1);
+    return 0;
+}
+
+static int tell(struct buffer *names, int result, bool (*each)(void *context, const char *name), void *context)
+{
+    bool on = true;
+    for (size_t at = 0; result == 0 && on && at < names->length; at += strlen(names->data + at) + 1)
+        on = each(context, names->data + at);
+    buffer_finish(names);
+    return result ? result : !on;
+}
+
+static int list_links(hid_t group, struct buffer *names, struct h5_error *error)
+{
+    herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, collect_link, names);
+    return result < 0 ? fail_hdf5(error, -EINVAL) : 0;
 }
 
 int h5_children(h5_id group, bool (*each)(void *context, const char *name), void *context, struct h5_error *error)
 {
-    struct visit visit = {each, context};
-    herr_t stopped = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &visit);
-    return stopped < 0 ? fail_hdf5(error, -EINVAL) : stopped > 0;
+    struct buffer names = {0};
+    return tell(&names, list_links(group, &names, error), each, context);
 }
 
 // -- datasets ---------------------------------------------------------------------------------------------------------
@@ -501,12 +514,14 @@ static int read_batch(struct text_reader *reader, uint64_t first, uint64_t count
 {
     memset(batch, 0, count * reader->width);
     int result = read_as(reader->dataset, reader->type, first, count, batch, error);
-    for (uint64_t i = 0; result == 0 && i < count; i++)
+    if (result)
+        return result;  // what the batch holds now is HDF5's secret
+    for (uint64_t i = 0; i < count; i++)
         take_text(reader, batch + i * reader->width, &offsets[i]);
     if (reader->variable)
         for (uint64_t i = 0; i < count; i++)
             H5free_memory(((char **)batch)[i]);
-    if (result == 0 && reader->into->length > reader->most_bytes)
+    if (reader->into->length > reader->most_bytes)
         result = fail(error, -EINVAL, "its texts are longer than the file");
     return result;
 }
@@ -636,16 +651,21 @@ int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value,
     return result;
 }
 
-static herr_t visit_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
+static herr_t collect_attribute(hid_t object, const char *name, const H5A_info_t *info, void *names)
 {
-    struct visit *visit = context;
     (void)object, (void)info;
-    return !visit->each(visit->context, name);
+    buffer_append(names, name, strlen(name) + 1);
+    return 0;
+}
+
+static int list_attributes(hid_t object, struct buffer *names, struct h5_error *error)
+{
+    herr_t result = H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, NULL, collect_attribute, names);
+    return result < 0 ? fail_hdf5(error, -EINVAL) : 0;
 }
 
 int h5_attributes(h5_id object, bool (*each)(void *context, const char *name), void *context, struct h5_error *error)
 {
-    struct visit visit = {each, context};
-    herr_t stopped = H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_attribute, &visit);
-    return stopped < 0 ? fail_hdf5(error, -EINVAL) : stopped > 0;
+    struct buffer names = {0};
+    return tell(&names, list_attributes(object, &names, error), each, context);
 }

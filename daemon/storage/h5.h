@@ -2,6 +2,9 @@
 // datasets of numbers or texts, and scalar attributes. Errors come back as a code and words instead of going to stderr.
 // One thread: the serial HDF5 library has global state.
 //
+// What a file says is checked here where HDF5 leaves that to its user. HDF5 1.10 itself can still crash on a file with
+// damaged references: who reads files from anywhere does it in a process of its own (cli/isolated.h).
+//
 // An id is HDF5's own (hid_t is int64_t), positive when valid. Functions that make or open something return the id or a
 // negative errno; the others 0 or a negative errno. Where they fail, `error` says why, in HDF5's innermost words or,
 // where the operating system refused something, in its words ("No space left on device").
@@ -46,6 +49,11 @@ struct h5_summary {
 size_t h5_size(enum h5_type type);  // bytes of an element in memory
 
 // -- files ------------------------------------------------------------------------------------------------------------
+
+// HDF5 1.10 crashes in its exit handler over a file that it could not close: a full disk, a damaged file. A program
+// that uses HDF5 through this page only does without that handler, since all files are closed here; it says so before
+// anything else. h5_create implies it.
+void h5_without_exit_handler(void);
 
 // Makes `path`, replacing what is there. Takes no lock: its name is the caller's own temporary one, and some file
 // systems have no locks (case L83).

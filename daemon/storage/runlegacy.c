@@ -186,7 +186,7 @@ int run_read_legacy(struct sl_run *run)
 {
     struct legacy legacy = {.run = run};
     int result = visit(&legacy, run->file, "/", note_rank);
-    if (result == 0)
+    if (result == 0 && legacy.rank_count)
         qsort(legacy.ranks, legacy.rank_count, sizeof *legacy.ranks, compare_ranks);
     for (size_t i = 0; result == 0 && i < legacy.rank_count; i++) {
         legacy.present = &legacy.ranks[i];

@@ -16,6 +16,9 @@
 // the answer is a result or an error. -ENOENT, -EACCES, -EISDIR, -EBUSY (open for writing elsewhere) as from open();
 // -EINVAL for what is not a run file or contradicts itself; -ENOTSUP for a schema newer than 3; -ENOMEM.
 //
+// The one exception: HDF5 1.10 crashes on some files whose inner references are damaged (not on truncated ones). A
+// program that takes files from strangers reads them in a child process.
+//
 // One thread: HDF5 has global state, so runs must not be read by two threads at once, not even two runs. What has been
 // read (calls, stacks, tables) is plain memory. Pointers obtained from a run live until sl_run_close; calls and call
 // stacks are freed by their own functions.

@@ -26,6 +26,16 @@
 
 static char test_directory[64];
 
+// Paths a test was given, freed at its end.
+static char *given_paths[10000];
+static size_t given_count;
+
+static inline char *give_path(char *path)
+{
+    cr_assert_lt(given_count, sizeof given_paths / sizeof *given_paths);
+    return given_paths[given_count++] = path;
+}
+
 static inline void make_directory(void)
 {
     strcpy(test_directory, "/tmp/sl-unit-XXXXXX");
@@ -44,12 +54,14 @@ static inline void remove_directory(void)
     if (directory)
         closedir(directory);
     rmdir(test_directory);
+    while (given_count)
+        free(given_paths[--given_count]);
 }
 
-// The path of a name in the test's directory, malloc'd and left to the end of the process.
+// The path of a name in the test's directory; lives as long as the test.
 static inline char *in_directory(const char *name)
 {
-    return alloc_printf("%s/%s", test_directory, name);
+    return give_path(alloc_printf("%s/%s", test_directory, name));
 }
 
 // Files in the directory, hidden ones too.
@@ -66,7 +78,7 @@ static inline int count_files(void)
 static inline char *reference(const char *name)
 {
     const char *root = getenv("SL_SOURCE_DIR");
-    return alloc_printf("%s/tests/reference/%s.h5", root ? root : ".", name);
+    return give_path(alloc_printf("%s/tests/reference/%s.h5", root ? root : ".", name));
 }
 
 // -- writing ----------------------------------------------------------------------------------------------------------

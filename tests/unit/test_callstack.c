@@ -1,5 +1,5 @@
-// Call stacks by the rules of run-file.md §4.6; lane ids and labels. Against scope-profiler's own they are compared, call by
-// call, by tests/end/test_callstack_agrees.py.
+// Call stacks by the rules of run-file.md §4.6; lane ids and labels. Against scope-profiler's own they are compared,
+// call by call, by tests/end/test_callstack_agrees.py.
 #include <inttypes.h>
 
 #include "run-fixture.h"
@@ -51,7 +51,8 @@ static void expect(const struct made *made, const int64_t *parents, const uint32
     for (size_t i = 0; i < made->stack.count; i++) {
         uint64_t call = made->stack.order[i];
         int64_t parent = made->stack.parent[i];
-        cr_assert_eq(parent < 0 ? NONE : (int64_t)made->stack.order[parent], parents[call], "parent of %c", (int)('a' + call));
+        cr_assert_eq(parent < 0 ? NONE : (int64_t)made->stack.order[parent], parents[call], "parent of %c",
+                     (int)('a' + call));
         cr_assert(!depths || made->stack.depth[i] == depths[call], "depth of %c", (int)('a' + call));
         cr_assert(!exclusive || made->stack.exclusive_ns[i] == exclusive[call], "exclusive of %c", (int)('a' + call));
         cr_assert_lt(parent, (int64_t)i, "parents stand first");
@@ -64,7 +65,7 @@ static void expect(const struct made *made, const int64_t *parents, const uint32
 
 TestSuite(callstack, .timeout = 60);
 
-// -- nesting -------------------------------------------------------------------------------------------------------------
+// -- nesting ----------------------------------------------------------------------------------------------------------
 
 Test(callstack, what_contains_is_the_parent_and_disjoint_calls_are_siblings)
 {
@@ -149,7 +150,7 @@ Test(callstack, no_calls_make_an_empty_stack)
     finish(&made);
 }
 
-// -- what does not nest --------------------------------------------------------------------------------------------------
+// -- what does not nest -----------------------------------------------------------------------------------------------
 
 Test(callstack, a_partial_overlap_is_named_with_both_regions_calls_and_intervals)
 {
@@ -166,8 +167,9 @@ Test(callstack, a_partial_overlap_is_named_with_both_regions_calls_and_intervals
     struct sl_nesting_error wrong;
     cr_assert_eq(sl_call_stack_build(&calls, &stack, &wrong), -EBADMSG);
     sl_nesting_error_text(read, 2, &wrong, text, sizeof text);
-    cr_assert_str_eq(text, "rank 2, unknown lane: calls are not properly nested: 'inner' call 1 [15, 25] ns starts inside "
-                           "'outer' call 1 [10, 20] ns but ends after it");
+    cr_assert_str_eq(text,
+                     "rank 2, unknown lane: calls are not properly nested: 'inner' call 1 [15, 25] ns starts inside "
+                     "'outer' call 1 [10, 20] ns but ends after it");
     cr_assert_eq(stack.count, 0);
     sl_calls_finish(&calls);
     sl_run_close(read);
@@ -203,7 +205,7 @@ Test(callstack, takes_times_from_end_to_end_of_the_integers)
     finish(&made);
 }
 
-// -- lanes ---------------------------------------------------------------------------------------------------------------
+// -- lanes ------------------------------------------------------------------------------------------------------------
 
 Test(callstack, lane_ids_keep_threads_negative_and_let_the_task_win)
 {
@@ -346,7 +348,7 @@ Test(callstack, paths_join_names_from_the_root)
     remove_directory();
 }
 
-// -- properties ----------------------------------------------------------------------------------------------------------
+// -- properties -------------------------------------------------------------------------------------------------------
 
 // Random forests on several lanes, made by a recursion that knows the parents; then shuffled.
 enum { FOREST = 400 };
@@ -401,7 +403,8 @@ static void check_forest(uint64_t seed)
     uint64_t random = seed;
     int lanes = 1 + (int)(next_random(&random) % 6);
     for (int lane = 0; lane < lanes; lane++)
-        grow(&forest, &random, (int64_t)(next_random(&random) % 50), 400, NONE, lane % 3, lane < 2 ? NONE : lane * 3, 0);
+        grow(&forest, &random, (int64_t)(next_random(&random) % 50), 400, NONE, lane % 3, lane < 2 ? NONE : lane * 3,
+             0);
     shuffle(&forest, &random);
     struct made made = build((const int64_t(*)[2])forest.times, forest.count, forest.threads, forest.tasks);
     cr_assert_eq(made.result, 0, "seed %" PRIu64, seed);
@@ -410,7 +413,8 @@ static void check_forest(uint64_t seed)
         uint64_t call = made.stack.order[i];
         int64_t parent = made.stack.parent[i];
         int64_t duration = forest.times[call][1] - forest.times[call][0];
-        cr_assert_eq(parent < 0 ? NONE : (int64_t)made.stack.order[parent], forest.parents[call], "seed %" PRIu64, seed);
+        cr_assert_eq(parent < 0 ? NONE : (int64_t)made.stack.order[parent], forest.parents[call], "seed %" PRIu64,
+                     seed);
         cr_assert_geq(made.stack.exclusive_ns[i], 0);
         exclusive += made.stack.exclusive_ns[i];
         roots += parent < 0 ? duration : 0;
