@@ -63,7 +63,6 @@ static void look_at_segment(struct sweep *sweep, const char *path)
 {
     char problem[256];
     struct segment segment;
-    struct procfs_stat stat;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
@@ -74,7 +73,7 @@ static void look_at_segment(struct sweep *sweep, const char *path)
         return;
     }
     const struct sl_segment *identity = &segment.identity;
-    bool alive = procfs_stat(identity->pid, 0, &stat) == 0 && stat.start_time == identity->start_time && stat.state != 'Z';
+    bool alive = procfs_is_alive(identity->pid, identity->start_time);
     bool served = places_listens(identity->place);
     int64_t unread = unread_records(&segment);
     const char *state = alive    ? served ? "its process is recorded" : "its process lives, no daemon"

@@ -102,16 +102,22 @@ int procfs_boot_id(char id[40])
     return result;
 }
 
-bool procfs_maps_file(uint32_t pid, const char *path)
+int procfs_maps_file(uint32_t pid, const char *path)
 {
     char maps[80];
     struct buffer text = {0};
     path_of(maps, pid, 0, "maps");
-    bool found = false;
-    if (files_read_all(maps, &text) == 0) {
+    int result = -ESRCH;
+    if (files_read_all(maps, &text) == 0 && text.length) {
         buffer_append(&text, "", 1);
-        found = strstr(text.data, path) != NULL;
+        result = strstr(text.data, path) != NULL;
     }
     buffer_finish(&text);
-    return found;
+    return result;
+}
+
+bool procfs_is_alive(uint32_t pid, uint64_t start_time)
+{
+    struct procfs_stat stat;
+    return procfs_stat(pid, 0, &stat) == 0 && stat.start_time == start_time && stat.state != 'Z' && stat.state != 'X';
 }

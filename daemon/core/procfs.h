@@ -28,6 +28,8 @@ int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat);  // by pr
 
 int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line end; 0 or -errno
 int procfs_boot_id(char id[40]);                              // of this boot of the machine; 0 or -errno
-bool procfs_maps_file(uint32_t pid, const char *path);       // does the process still map this file?
+// Does the process still map this file? 1 yes, 0 no, -ESRCH: it maps nothing, for it is on its way out.
+int procfs_maps_file(uint32_t pid, const char *path);
+bool procfs_is_alive(uint32_t pid, uint64_t start_time);  // the same process, and no zombie
 
 #endif

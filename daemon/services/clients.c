@@ -93,6 +93,29 @@ static struct process_facts facts_of(const struct client *client, uid_t uid, gid
     return facts;
 }
 
+// A ring whose beginning another daemon has: what that one accounted for is taken off. The owner of what lies between its tail and the
+// next THREAD record is the present one only when there is no such record.
+static void take_base(struct client *client, uint32_t number, struct model_slot *slot, uint64_t tail)
+{
+    struct sl_ring *ring = segment_ring(&client->segment, number);
+    struct ledger now = {.unmatched = sl_load_relaxed(&ring->unmatched), .abandoned = sl_load_relaxed(&ring->abandoned),
+                         .crossing = sl_load_relaxed(&ring->crossing)};
+    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
+        now.lost[reason] = sl_load_relaxed(&ring->lost[reason]);
+    uint64_t others = sl_load_relaxed(&ring->others), head = sl_load_acquire(&ring->head), unread = 0;
+    uint64_t records = client->segment.slots[number].records;
+    slot->owner = sl_load_relaxed(&ring->owner);
+    for (uint64_t at = tail; at < head && at - tail < records; at++) {
+        const struct sl_record *record = &sl_ring_records(ring)[at & (records - 1)];
+        unread += (uint64_t)sl_record_is_call(record);
+        if (sl_record_kind(record) == SL_THREAD)
+            slot->owner = SL_RING_FREE;
+    }
+    now.stored = head - others - unread;
+    model_rebase(&slot->base, &now);
+    spool_put_base(&client->run->spool, client->process->number, number, tail, slot->owner, &slot->base);
+}
+
 // Where to go on in rings that another daemon has drained before us: at the spool's end where there is one (the last tail may
 // not have been moved: then it is now), else at the tails.
 static void start_at_tails(struct client *client)
@@ -106,7 +129,10 @@ static void start_at_tails(struct client *client)
             continue;
         }
         slot->next = tail;
-        slot->owner = sl_load_relaxed(&ring->owner);
+        if (tail)
+            take_base(client, i, slot, tail);
+        else
+            slot->owner = sl_load_relaxed(&ring->owner);
     }
 }
 
@@ -114,7 +140,7 @@ static void start_at_tails(struct client *client)
 static void find_process(struct client *client, uid_t uid, gid_t gid)
 {
     struct daemon *daemon = client->daemon;
-    client->process = restore_find(daemon, client->segment.identity.uuid, &client->run);
+    client->process = restore_find(daemon, client->segment.identity.uuid, uid, &client->run);
     if (client->process) {
         client->process->status.state = PROCESS_LIVE;
         return;
@@ -407,12 +433,6 @@ static bool is_same_directory(const char *one, const char *other)
            (stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
-static bool is_alive(pid_t pid, uint64_t start_time)
-{
-    struct procfs_stat stat;
-    return procfs_stat((uint32_t)pid, 0, &stat) == 0 && stat.start_time == start_time && stat.state != 'Z' && stat.state != 'X';
-}
-
 // A segment that lies in the directory: is it meant for this daemon?
 static void scan_one(struct daemon *daemon, const char *where, int directory, const char *name, unsigned uid)
 {
@@ -508,13 +528,16 @@ static void say_how_it_ended(struct client *client, bool exec)
 
 static bool still_there(struct client *client, int64_t now_ns, bool *exec)
 {
-    if (!is_alive(client->pid, client->start_time))
+    if (!procfs_is_alive((uint32_t)client->pid, client->start_time))
         return false;
     if (client->socket >= 0 || now_ns - client->maps_checked_ns < 1000000000)
         return true;
+    int maps = client->segment.path[0] ? procfs_maps_file((uint32_t)client->pid, client->segment.path) : 1;
+    if (maps < 0)
+        return true;  // dying: a moment later it is a zombie
     client->maps_checked_ns = now_ns;
-    if (client->segment.path[0] && !procfs_maps_file((uint32_t)client->pid, client->segment.path)) {
-        *exec = is_alive(client->pid, client->start_time);
+    if (maps == 0) {
+        *exec = procfs_is_alive((uint32_t)client->pid, client->start_time);
         return false;
     }
     if (client->process->status.state == PROCESS_LIVE)
@@ -563,16 +586,16 @@ static void wind_up(struct client *client, int64_t now_ns)
     int wait_status;
     bool wait_for_status = client->pidfd >= 0 && client->process->status.state != PROCESS_EXEC &&
                            !exit_known(client, &wait_status) && now_ns - client->gone_ns < 200000000;
-    if (wait_for_status)
-        return;
+    if (wait_for_status || (client->run->spool.error && runs_flush(client->run) < 0 && !client->daemon->ending))
+        return;  // the exit status is not known yet; or the disk is full, and what is left waits in the segment
     if (client->process->status.state != PROCESS_EXEC)
         say_how_it_ended(client, false);
     pump_client(client, true);
     if (client->broken)
         say("process %d: its segment %s does not hold together any more: what was read of it is kept", (int)client->pid,
             client->segment.path);
-    if (client->run->has_spool && client->run->spool.error && !client->daemon->ending)
-        return;  // the disk is full: it waits in its segment
+    if (client->run->spool.error && !client->daemon->ending)
+        return;
     say_detail("process %d has left run %s", (int)client->pid, client->run->id);
     client_close(client);
 }

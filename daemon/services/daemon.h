@@ -152,7 +152,8 @@ void sampler_forget(struct client *client);
 
 // ---- runs.c
 struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid);
-struct run *runs_find(struct daemon *daemon, const char *id_or_key);
+struct run *runs_find(const struct daemon *daemon, const char *name, uid_t uid);  // the newest one of that name that `uid` may have
+bool runs_is_called(const struct run *run, const char *name);                     // its id, its key, or the key's last part
 struct run *runs_join(struct daemon *daemon, const char *key, const char *output, uid_t uid, gid_t gid, pid_t pid, uint32_t expected,
                       char *problem, size_t size);
 bool runs_leave(struct run *run, pid_t pid);
@@ -181,7 +182,7 @@ bool runs_wait_for_restored(const struct run *run);  // does a process of it liv
 // ---- restore.c
 void restore_runs(struct daemon *daemon);   // at the start: what the last daemon of this directory left
 void restore_check(struct daemon *daemon);  // restored processes that have ended meanwhile
-struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], struct run **run);
+struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], uid_t uid, struct run **run);
 char *restore_link(const struct run *run);  // where the runtime directory names a run's spool
 
 // ---- query.c

@@ -380,11 +380,31 @@ static void give_back(struct client *client)
     client->release_count = client->spooled_count = 0;
 }
 
+// The last words on a process whose segment can no longer be read.
+static void put_what_is_known(struct client *client)
+{
+    struct model_process *process = client->process;
+    for (uint32_t i = 0; i < process->slot_count; i++) {
+        struct ledger *ledger = &process->slots[i].ledger;
+        uint64_t known = ledger->stored + model_lost(ledger);
+        ledger->produced = ledger->produced > known ? ledger->produced : known;
+        count_in_flight(&process->slots[i]);
+        spool_put_ledger(&client->run->spool, process->number, i, ledger);
+    }
+    spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);
+    spool_put_status(&client->run->spool, process->number, &process->status);
+    runs_flush(client->run);
+}
+
 bool pump_client(struct client *client, bool last)
 {
     int64_t now_ns = clock_monotonic_ns();
+    if (client->run->spool.error && runs_flush(client->run) < 0)
+        return false;  // the disk is full: what comes waits in the rings, and is counted there when they are full
     if (client->broken || !segment_refresh(&client->segment)) {
         client->broken = true;
+        if (last)
+            put_what_is_known(client);
         return false;
     }
     bool found = pump_strings(client);
@@ -425,5 +445,5 @@ void pump_all(struct daemon *daemon)
     uint32_t period = found ? 1 : daemon->pump_period_ms * 2;
     daemon->pump_period_ms = period > slowest ? slowest : period < 1 ? 1 : period;
     for (struct client *client = daemon->clients; client; client = client->next)
-        sl_store_relaxed(&segment_header(&client->segment)->sleeping, 1);
+        sl_store_relaxed(&segment_header(&client->segment)->sleeping, !found);  // busy, we look again in a millisecond unasked
 }

@@ -45,8 +45,7 @@ void page_each_run(struct page *page, page_on_run visit)
     struct run **runs = alloc_zeroed(count, sizeof *runs);
     count = 0;
     for (struct run *run = page->daemon->runs; run; run = run->next) {
-        bool named = !page->filter->run || strcmp(page->filter->run, run->id) == 0 ||
-                     (strchr(run->key, ':') && strcmp(strrchr(run->key, ':') + 1, page->filter->run) == 0);
+        bool named = !page->filter->run || runs_is_called(run, page->filter->run);
         if (named && (page->sees_all || run->uid == page->uid))
             runs[count++] = run;
     }

@@ -201,18 +201,9 @@ static int post_join(void *context, struct http_request *request, struct http_re
 static struct run *named_run(struct daemon *daemon, struct http_request *request, struct http_reply *reply)
 {
     const char *name = http_query(request, "run");
-    struct run *run = name ? runs_find(daemon, name) : NULL;
-    if (!run) {
-        char key[320];
-        snprintf(key, sizeof key, "%u:run:%s", (unsigned)request->peer.uid, name ? name : "");
-        run = runs_find(daemon, key);
-    }
+    struct run *run = name ? runs_find(daemon, name, request->peer.uid) : NULL;
     if (!run)
-        http_error(reply, 404, "there is no run \"%s\"", name ? name : "");
-    else if (run->uid != request->peer.uid && request->peer.uid != 0) {
-        http_error(reply, 403, "run %s belongs to another user", run->id);
-        run = NULL;
-    }
+        http_error(reply, 404, "you have no run \"%s\"", name ? name : "");
     return run;
 }
 

@@ -82,10 +82,10 @@ void restore_runs(struct daemon *daemon)
     free(directory);
 }
 
-struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], struct run **run)
+struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], uid_t uid, struct run **run)
 {
     for (struct run *each = daemon->runs; each; each = each->next)
-        for (uint32_t i = 0; each->restored && each->state == RUN_RECORDING && i < each->model.process_count; i++)
+        for (uint32_t i = 0; each->restored && each->uid == uid && each->state == RUN_RECORDING && i < each->model.process_count; i++)
             if (memcmp(each->model.processes[i]->facts.uuid, uuid, 16) == 0) {
                 *run = each;
                 return each->model.processes[i];
@@ -105,9 +105,7 @@ static bool has_client(const struct daemon *daemon, const struct model_process *
 // to know of it.
 static void check_process(struct run *run, struct model_process *process)
 {
-    struct procfs_stat stat;
-    bool alive = procfs_stat(process->facts.pid, 0, &stat) == 0 && stat.start_time == process->facts.start_time && stat.state != 'Z';
-    if (alive || has_client(run->daemon, process))
+    if (procfs_is_alive(process->facts.pid, process->facts.start_time) || has_client(run->daemon, process))
         return;
     process->status.state = process->status.goodbye ? PROCESS_ENDED : PROCESS_VANISHED;
     process->status.end_ns = clock_monotonic_ns();

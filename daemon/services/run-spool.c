@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -117,6 +118,21 @@ void run_spool_anchors(struct run *run)
             spool_put_anchor(&run->spool, daemon->clock_kind, &chosen[i]);
 }
 
+// As root we serve others: what lies in their directories is made and removed with their rights, not ours.
+static void as_owner(const struct run *run)
+{
+    if (geteuid() == 0 && run->uid != 0) {
+        setfsgid(run->gid);
+        setfsuid(run->uid);
+    }
+}
+
+static void as_ourselves(void)
+{
+    setfsuid(geteuid());
+    setfsgid(getegid());
+}
+
 // The runtime directory names the spools in use, for the daemon after a killed one.
 static void name_spool(const struct run *run, const char *path)
 {
@@ -132,7 +148,9 @@ static void name_spool(const struct run *run, const char *path)
 void run_spool_drop(struct run *run)
 {
     char *link = restore_link(run);
+    as_owner(run);
     unlink(run->spool.path);
+    as_ourselves();
     TESTPOINT(spool_dropped);
     unlink(link);
     TESTPOINT(link_dropped);
@@ -149,10 +167,10 @@ int run_spool_make(struct run *run)
     struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
                               .host = run->daemon->host, .boot = boot, .part = part};
     memcpy(facts.id, run->id, sizeof facts.id);
+    as_owner(run);
     int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
+    as_ourselves();
     run->has_spool = result == 0;
-    if (result == 0 && geteuid() == 0 && run->uid != 0 && fchown(run->spool.fd, run->uid, run->gid) < 0)
-        say_detail("cannot give %s to user %u: %s", path, (unsigned)run->uid, strerror(errno));
     if (result < 0) {
         free(run->problem);
         run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));

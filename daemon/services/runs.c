@@ -60,21 +60,33 @@ static struct run *make_run(struct daemon *daemon, const char *key, uid_t uid, g
     return run;
 }
 
-// The newest run of a key; with its id too, for people.
-struct run *runs_find(struct daemon *daemon, const char *id_or_key)
+// The newest run of a key.
+static struct run *find_key(const struct daemon *daemon, const char *key)
 {
-    for (struct run *run = daemon->runs; run; run = run->next) {
-        const char *plain = strchr(run->key, ':');
-        if (strcmp(run->id, id_or_key) == 0 || strcmp(run->key, id_or_key) == 0 || (plain && strcmp(plain + 1, id_or_key) == 0))
+    for (struct run *run = daemon->runs; run; run = run->next)
+        if (strcmp(run->key, key) == 0)
             return run;
-    }
+    return NULL;
+}
+
+bool runs_is_called(const struct run *run, const char *name)
+{
+    const char *last = strrchr(run->key, ':');
+    return strcmp(run->id, name) == 0 || strcmp(run->key, name) == 0 || (last && strcmp(last + 1, name) == 0);
+}
+
+struct run *runs_find(const struct daemon *daemon, const char *name, uid_t uid)
+{
+    for (struct run *run = daemon->runs; run; run = run->next)
+        if (runs_is_called(run, name) && (run->uid == uid || uid == 0))
+            return run;
     return NULL;
 }
 
 // The run of a key that still takes processes; a continuation where the last one is over.
 static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, gid_t gid, bool *is_new)
 {
-    struct run *run = runs_find(daemon, key);
+    struct run *run = find_key(daemon, key);
     *is_new = !run || run->state != RUN_RECORDING;
     if (!*is_new)
         return run;
@@ -95,15 +107,16 @@ static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, g
     return made;
 }
 
-// The key of a process without one of its own: its nearest registered ancestor's run, else its own.
-static char *key_by_ancestors(struct daemon *daemon, const struct client *client)
+// The key of a process without one of its own: the run of what it was before an exec, of its nearest registered ancestor, else its
+// own. Other users' processes are no ancestors.
+static char *key_by_ancestors(struct daemon *daemon, const struct client *client, uid_t uid)
 {
-    uint32_t pid = client->segment.identity.parent_pid;
-    struct procfs_stat stat = {.parent_pid = 0};
+    uint32_t pid = (uint32_t)client->pid;
+    struct procfs_stat stat = {.parent_pid = client->segment.identity.parent_pid, .start_time = client->start_time};
     for (int depth = 0; depth < 64 && pid > 1; depth++, pid = stat.parent_pid) {
-        bool is_there = procfs_stat(pid, 0, &stat) == 0;
+        bool is_there = procfs_stat(pid, 0, &stat) == 0 || depth == 0;
         for (const struct client *other = daemon->clients; other; other = other->next)
-            if ((uint32_t)other->pid == pid && (!is_there || other->start_time == stat.start_time))
+            if ((uint32_t)other->pid == pid && other->run->uid == uid && (!is_there || other->start_time == stat.start_time))
                 return alloc_text(other->run->key);
         if (!is_there)
             break;
@@ -116,7 +129,7 @@ static char *key_by_ancestors(struct daemon *daemon, const struct client *client
 struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
 {
     const char *named = client->segment.identity.run_key;
-    char *key = *named ? alloc_printf("%u:%s", (unsigned)uid, named) : key_by_ancestors(daemon, client);
+    char *key = *named ? alloc_printf("%u:%s", (unsigned)uid, named) : key_by_ancestors(daemon, client, uid);
     bool is_new;
     struct run *run = open_run(daemon, key, uid, gid, &is_new);
     free(key);
@@ -169,7 +182,7 @@ void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t p
 {
     say("process %d records nothing: it cannot make its segment %s: %s", (int)pid, path, strerror(error));
     char *full = alloc_printf("%u:%s", (unsigned)uid, key);
-    struct run *run = *key ? runs_find(daemon, full) : NULL;
+    struct run *run = *key ? find_key(daemon, full) : NULL;
     free(full);
     if (!run)
         return;
@@ -245,12 +258,16 @@ static void move_client(struct client *client, struct run *to)
         slot->owner = old->owner;
         slot->base = old->base;
         model_rebase(&slot->base, &old->ledger);
+        spool_put_base(&to->spool, client->process->number, i, slot->next, slot->owner, &slot->base);
     }
     client->process->elsewhere_base = before->elsewhere_base;
     model_rebase(&client->process->elsewhere_base, &before->elsewhere);
+    spool_put_base(&to->spool, client->process->number, FACTS_ELSEWHERE, 0, SL_RING_FREE, &client->process->elsewhere_base);
     segment_rewind_strings(&client->segment);
-    memset(client->thread_versions, 0, client->thread_rows * sizeof *client->thread_versions);
-    memset(client->task_versions, 0, client->task_rows * sizeof *client->task_versions);
+    for (uint32_t i = 0; i < client->thread_rows; i++)
+        client->thread_versions[i] = 0;
+    for (uint32_t i = 0; i < client->task_rows; i++)
+        client->task_versions[i] = 0;
     client->tasks_scanned_ns = client->ledger_ns = client->open_ns = 0;
 }
 
@@ -258,10 +275,8 @@ static void keep_the_living(struct run *run)
 {
     struct daemon *daemon = run->daemon;
     for (struct client *client = daemon->clients; client; client = client->next) {
-        if (client->run != run)
+        if (client->run != run || daemon->ending)  // at our end it stays in its segment, for the next daemon
             continue;
-        if (daemon->ending)
-            continue;  // it stays in its segment, for the next daemon
         bool is_new;
         struct run *next = open_run(daemon, run->key, run->uid, run->gid, &is_new);
         if (is_new && run_spool_make(next) < 0)
@@ -275,9 +290,14 @@ void runs_finish(struct run *run)
     struct daemon *daemon = run->daemon;
     if (run->state != RUN_RECORDING)
         return;
-    for (struct client *client = daemon->clients; client; client = client->next)
-        if (client->run == run)
-            pump_client(client, true);
+    for (struct client *client = daemon->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->run != run)
+            continue;
+        pump_client(client, true);
+        if (client->gone)  // nothing of it is to come; it has no place in a continuation
+            client_close(client);
+    }
     run_spool_anchors(run);
     spool_put_end(&run->spool, clock_monotonic_ns());
     int result = runs_flush(run);
@@ -289,8 +309,15 @@ void runs_finish(struct run *run)
         run->state = RUN_FAILED;
         return;
     }
-    if (result == 0)
-        spool_sync(&run->spool);
+    if (result < 0) {
+        run->state = RUN_FAILED;
+        free(run->problem);
+        run->problem = alloc_printf("cannot write the spool %s: %s; it is kept, without what was recorded last", run->spool.path,
+                                    strerror(-result));
+        say("run %s: %s", run->id, run->problem);
+        return;
+    }
+    spool_sync(&run->spool);
     close(run->spool.fd);
     run->spool.fd = -1;
     buffer_finish(&run->spool.pending);
@@ -322,9 +349,7 @@ int runs_snapshot(struct run *run, const char *output, void (*done)(struct conve
 
 static bool member_is_there(const struct member *member)
 {
-    struct procfs_stat stat;
-    return !member->left && procfs_stat((uint32_t)member->pid, 0, &stat) == 0 && stat.start_time == member->start_time &&
-           stat.state != 'Z';
+    return !member->left && procfs_is_alive((uint32_t)member->pid, member->start_time);
 }
 
 static bool members_are_done(const struct run *run, int64_t now_ns)
@@ -366,12 +391,9 @@ bool runs_settled(const struct daemon *daemon)
     for (const struct run *run = daemon->runs; run; run = run->next) {
         if (run->state == RUN_RECORDING || run->state == RUN_CONVERTING)
             return false;
-        for (uint32_t i = 0; i < run->member_count; i++) {  // those who wait for the outcome have to hear it
-            struct procfs_stat stat;
-            const struct member *member = &run->members[i];
-            if (procfs_stat((uint32_t)member->pid, 0, &stat) == 0 && stat.start_time == member->start_time && stat.state != 'Z')
+        for (uint32_t i = 0; i < run->member_count; i++)  // those who wait for the outcome have to hear it
+            if (procfs_is_alive((uint32_t)run->members[i].pid, run->members[i].start_time))
                 return false;
-        }
     }
     return true;
 }

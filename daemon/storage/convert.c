@@ -140,6 +140,9 @@ static void read_all(struct conversion *c, struct model *model, const struct spo
 static bool is_whole(const struct model_process *process)
 {
     struct ledger ledger = model_ledger(process);
+    for (uint32_t i = 0; i < process->slot_count; i++)
+        if (process->slots[i].base.produced)  // an earlier part has calls whose parents are here
+            return false;
     return !model_lost(&ledger) && !ledger.unmatched && !ledger.abandoned && !ledger.crossing && !process->open_count &&
            !process->ended_open_count;
 }

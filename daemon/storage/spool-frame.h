@@ -43,11 +43,18 @@ struct frame_dropped {
     uint64_t next, calls;
 };
 
+struct frame_base {
+    uint32_t process, slot;
+    uint64_t next;
+    uint32_t owner, zero;
+};
+
 SL_ASSERT_SIZE(spool_header, 64);
 SL_ASSERT_SIZE(frame_header, 16);
 SL_ASSERT_SIZE(frame_string, 24);
 SL_ASSERT_SIZE(frame_records, 16);
 SL_ASSERT_SIZE(frame_dropped, 24);
+SL_ASSERT_SIZE(frame_base, 24);
 
 static inline uint32_t frame_crc(const struct frame_header *header, const void *payload)
 {

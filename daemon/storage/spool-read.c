@@ -219,6 +219,23 @@ static void apply_ledger(struct cursor *cursor, struct model *model)
         model_restore_ledger(process, slot, &ledger);
 }
 
+static void apply_base(struct cursor *cursor, struct model *model)
+{
+    struct frame_base head;
+    struct ledger base;
+    if (!take(cursor, &head, sizeof head) || !take(cursor, &base, sizeof base))
+        return;
+    struct model_process *process = process_of(model, head.process);
+    struct model_slot *slot = process && head.slot != FACTS_ELSEWHERE ? model_slot(process, head.slot) : NULL;
+    if (slot) {
+        slot->next = head.next;
+        slot->owner = head.owner;
+        slot->base = base;
+    } else if (process && head.slot == FACTS_ELSEWHERE) {
+        process->elsewhere_base = base;
+    }
+}
+
 static void apply_open(struct cursor *cursor, struct model *model)
 {
     uint32_t count;
@@ -288,6 +305,9 @@ void spool_apply(struct spool_reader *reader, struct model *model, const struct 
         break;
     case SPOOL_DROPPED:
         apply_dropped(&cursor, model);
+        break;
+    case SPOOL_BASE:
+        apply_base(&cursor, model);
         break;
     case SPOOL_END:
         take(&cursor, &reader->end_ns, sizeof reader->end_ns);

@@ -130,6 +130,15 @@ void spool_put_ledger(struct spool *spool, uint32_t process, uint32_t slot, cons
     end(spool, payload);
 }
 
+void spool_put_base(struct spool *spool, uint32_t process, uint32_t slot, uint64_t next, uint32_t owner, const struct ledger *base)
+{
+    size_t payload = begin(spool, SPOOL_BASE);
+    struct frame_base head = {process, slot, next, owner, 0};
+    buffer_append(&spool->pending, &head, sizeof head);
+    buffer_append(&spool->pending, base, sizeof *base);
+    end(spool, payload);
+}
+
 void spool_put_open(struct spool *spool, uint32_t process, const struct open_facts *open, uint32_t count)
 {
     size_t payload = begin_of_process(spool, SPOOL_OPEN, process, count);

@@ -33,7 +33,8 @@ enum spool_type {
     SPOOL_STATUS = 10,  // process u32, zero u32, process_status
     SPOOL_SAMPLES = 11,  // process u32, count u32, sample_facts
     SPOOL_DROPPED = 12,  // process u32, slot u32, next u64, calls u64: records passed over because the spool was full
-    SPOOL_END = 13       // monotonic ns i64: the run has ended, nothing follows
+    SPOOL_END = 13,      // monotonic ns i64: the run has ended, nothing follows
+    SPOOL_BASE = 14      // process u32, slot u32, next u64, owner u32, zero u32, ledger: where this file's part of a ring begins
 };
 
 struct spool_run {
@@ -81,6 +82,7 @@ void spool_put_thread(struct spool *spool, uint32_t process, const struct thread
 void spool_put_task(struct spool *spool, uint32_t process, const struct task_facts *facts, const char *name, const char *coro_name);
 void spool_put_anchor(struct spool *spool, uint32_t clock_kind, const struct anchor *anchor);
 void spool_put_ledger(struct spool *spool, uint32_t process, uint32_t slot, const struct ledger *ledger);
+void spool_put_base(struct spool *spool, uint32_t process, uint32_t slot, uint64_t next, uint32_t owner, const struct ledger *base);
 void spool_put_open(struct spool *spool, uint32_t process, const struct open_facts *open, uint32_t count);
 void spool_put_status(struct spool *spool, uint32_t process, const struct process_status *status);
 void spool_put_samples(struct spool *spool, uint32_t process, const struct sample_facts *samples, uint32_t count);

@@ -208,7 +208,10 @@ class Place:
         for path in directory.glob(f"scoped-lane.{os.getuid()}.*"):
             try:
                 owner = path.name.split(".")[2]
-                if path.stat().st_ctime >= self.born and (owner in alive or not os.path.exists(f"/proc/{owner}")):
+                with open(path, "rb") as segment:
+                    place = segment.read(512)[368:480].split(b"\0")[0].decode()  # docs/format.md: which daemon it is meant for
+                ours = place == str(self.rundir) or place.startswith(f"{self.rundir}/")
+                if ours and (owner in alive or not os.path.exists(f"/proc/{owner}")):
                     found.append(path)
             except FileNotFoundError:
                 pass
