@@ -50,7 +50,7 @@ static int grow(int fd, uint64_t more)
     if (error)
         return -error;
     SL_TESTPOINT_(file_grown);
-    client->size += more;
+    sl_store_relaxed(&client->size, client->size + more);
     return 0;
 }
 

@@ -93,10 +93,8 @@ static void square(struct sl_ring *ring)
     for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
         lost += ring->lost[reason];
     int64_t open = (int64_t)(ring->produced - (ring->head - ring->others) - lost);
-    if (open > 0)
-        ring->lost[SL_LOST_IN_SIGNAL] += (uint64_t)open;
-    else
-        ring->others += (uint64_t)-open;
+    uint64_t *counter = open > 0 ? &ring->lost[SL_LOST_IN_SIGNAL] : &ring->others;
+    sl_store_relaxed(counter, *counter + (uint64_t)(open > 0 ? open : -open));
 }
 
 // The append in progress will not come back, or not before this one: its slot is void, and a SKIP behind it says so, which it
@@ -117,9 +115,9 @@ static bool take_over(struct producer *self)
         self->hot.records[(head + 1) & self->hot.mask] = (struct sl_record){{0, sl_record_word1(SL_SKIP, 1), 0, 0}};
         sl_store_release(&ring->head, head + 2);
         SL_TESTPOINT_(overtaken_moved);
-        ring->others += 2;
+        sl_store_relaxed(&ring->others, ring->others + 2);
         SL_TESTPOINT_(overtaken_counted);
-        self->hot.busy = 0;
+        sl_store_relaxed(&self->hot.busy, 0);
     }
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     return fits;
@@ -215,6 +213,7 @@ static const struct sl_entry *below(struct sl_lane *lane, uint32_t i)
 
 static void fill(struct sl_lane *lane, struct sl_entry *entry, uint32_t region, uint64_t frame, uint64_t now)
 {
+    sl_fence_release();  // as in sl_enter
     sl_store_relaxed(&entry->region, region);
     sl_store_relaxed(&entry->frame, (uint32_t)frame);
     sl_store_relaxed(&entry->suspended, lane->suspended);
@@ -244,9 +243,10 @@ static void move_down(struct sl_lane *lane, uint32_t hole, uint32_t from)
         uint64_t start = entry->start;
         sl_store_release(&to->start, 0);
         SL_TESTPOINT_(down_zeroed);
-        to->suspended = entry->suspended;
-        to->region = entry->region;
-        to->frame = entry->frame;
+        sl_fence_release();
+        sl_store_relaxed(&to->suspended, entry->suspended);
+        sl_store_relaxed(&to->region, entry->region);
+        sl_store_relaxed(&to->frame, entry->frame);
         sl_store_release(&to->start, start);
         SL_TESTPOINT_(down_filled);
     }
@@ -401,7 +401,7 @@ static void remove_crossed(struct producer *self, struct sl_lane *lane, uint32_t
     for (uint32_t j = sl_load_relaxed(&lane->depth); j-- > 0;) {
         struct sl_entry *entry = lane_entry(lane, j);
         if (j >= i)
-            entry->region += SL_ENTRY_MARK_ONE;
+            sl_store_relaxed(&entry->region, entry->region + SL_ENTRY_MARK_ONE);
         SL_TESTPOINT_(crossed_marked);
         uint32_t marks = SL_ENTRY_MARKS(entry->region);
         if (marks >= CROSSED_REMOVED || (marks && ++marked > MARKED_LIMIT))
@@ -529,9 +529,10 @@ void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
 
 void lane_shrink(struct sl_lane *lane)
 {
-    if (lane->overflow)
-        blocks_give(&client->stacks, lane->overflow);
-    lane->overflow = 0;
+    uint64_t block = lane->overflow;
+    sl_store_release(&lane->overflow, 0);
+    if (block)
+        blocks_give(&client->stacks, block);
 }
 
 // The mark of a lane: 1 + its depth, and whose it is.

@@ -35,8 +35,8 @@ void name_drop(struct sl_name *name)
         blocks_give(&client->names, block);
         block = next;
     }
-    name->blocks = 0;
-    name->length = 0;
+    sl_store_relaxed(&name->blocks, 0);
+    sl_store_relaxed(&name->length, 0);
     SL_TESTPOINT_(name_dropped);
 }
 
@@ -58,14 +58,14 @@ static void put(struct sink *sink, const char *bytes, unsigned length)
                 sink->full = true;
                 return;
             }
-            sink->block->next = next;
+            sl_store_relaxed(&sink->block->next, next);
             SL_TESTPOINT_(name_chained);
             sink->block = AT(next);
-            sink->block->next = 0;
+            sl_store_relaxed(&sink->block->next, 0);
             sink->used = 0;
         }
-        (sink->block ? sink->block->text : sink->name->text)[sink->used++] = bytes[i];
-        sink->name->length++;
+        sl_store_relaxed(&(sink->block ? sink->block->text : sink->name->text)[sink->used++], bytes[i]);
+        sl_store_relaxed(&sink->name->length, sink->name->length + 1);
     }
 }
 
@@ -94,8 +94,8 @@ void name_store(struct sl_name *name, const char *text)
         uint64_t first = take_block();
         if (first) {
             sink.block = AT(first);
-            sink.block->next = 0;
-            name->blocks = first;
+            sl_store_relaxed(&sink.block->next, 0);
+            sl_store_relaxed(&name->blocks, first);
         }
     }
     size_t room = sink.block ? SL_NAME_LENGTH_LIMIT : SL_NAME_INLINE;

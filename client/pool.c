@@ -85,7 +85,7 @@ uint64_t blocks_take(struct blocks *blocks, enum sl_extent_kind kind, uint32_t b
 
 void blocks_give(struct blocks *blocks, uint64_t block)
 {
-    *(uint64_t *)AT(block) = blocks->free;
+    sl_store_relaxed((uint64_t *)AT(block), blocks->free);  // a reader may still be on its way along a former chain
     blocks->free = block;
     SL_TESTPOINT_(block_given_back);
 }

@@ -192,6 +192,7 @@ static inline void sl_enter(sl_region_t region)
     struct sl_entry *entry = sl_lane_stack(lane) + depth;
     sl_store_release(&lane->depth, depth + 1);
     SL_TESTPOINT_(enter_depth);
+    sl_fence_release();  // pairs with the reader's acquire fence: who sees the new region sees start = 0 as well
     sl_store_relaxed(&entry->region, region);
     sl_store_relaxed(&entry->frame, (uint32_t)sl_frame_());
     sl_store_relaxed(&entry->suspended, lane->suspended);
@@ -254,6 +255,7 @@ static inline void sl_next(sl_region_t region)
     sl_append_call_(self, lane, entry, start, duration);
     sl_store_release(&entry->start, 0);
     SL_TESTPOINT_(next_zeroed);
+    sl_fence_release();  // as in sl_enter
     sl_store_relaxed(&entry->region, region);
     sl_store_relaxed(&entry->frame, (uint32_t)sl_frame_());
     sl_store_relaxed(&entry->suspended, lane->suspended);

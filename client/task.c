@@ -38,7 +38,7 @@ static bool is_rowless(sl_task_t task)
 static struct sl_task_row *row_of(sl_task_t task)
 {
     uint64_t offset = units_of(task) << UNIT_BITS;
-    if (task >> 58 != (facts_get()->fork_depth & 63) || offset + sizeof(struct sl_task_row) > client->size)
+    if (task >> 58 != (facts_get()->fork_depth & 63) || offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size))
         return NULL;
     struct sl_task_row *row = AT(offset);
     return row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
@@ -144,7 +144,7 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
     SL_TESTPOINT_(finish_claimed);
     lane_end(self, &row->lane, row->done);
     give_overflow_back(&row->lane, locked);
-    row->version++;
+    sl_store_relaxed(&row->version, row->version + 1);
     struct sl_record record = {{row->done, sl_record_word1(SL_DONE, 0), OFFSET_OF(row) >> UNIT_BITS,
                                 sl_record_word3(0, 0, row->index)}};
     sl_store_release(&row->state, SL_ROW_DONE);  // from here on the row is the daemon's
@@ -229,7 +229,12 @@ static struct sl_task_row *take_row(struct producer *self)
         }
         client_unlock(&guard);
     }
-    return self->free_task_count ? AT(self->free_tasks[--self->free_task_count]) : NULL;
+    for (uint32_t count; (count = sl_load_relaxed(&self->free_task_count)) != 0;) {
+        uint64_t offset = self->free_tasks[count - 1];
+        if (__atomic_compare_exchange_n(&self->free_task_count, &count, count - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return AT(offset);  // else a handler has taken it
+    }
+    return NULL;
 }
 
 static void store_names(struct sl_task_row *row, const char *name, const char *coro_name)

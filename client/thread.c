@@ -72,10 +72,10 @@ static bool make_slot(void)
         return false;
     struct sl_ring *ring = AT(offset);
     madvise(ring, SL_SLOT_RECORDS_OFFSET + bytes, MADV_POPULATE_WRITE);
-    ring->owner = SL_RING_FREE;
+    sl_store_relaxed(&ring->owner, SL_RING_FREE);
     struct sl_lane *lane = sl_ring_lane(ring);
-    lane->entries = SL_THREAD_ENTRIES;
-    lane->task = SL_TASK_NONE;
+    sl_store_relaxed(&lane->entries, SL_THREAD_ENTRIES);
+    sl_store_relaxed(&lane->task, SL_TASK_NONE);
     sl_store_release(&ring->records, (uint32_t)(bytes / SL_RECORD_BYTES));  // last: from here on readers look at the slot
     SL_TESTPOINT_(slot_made);
     client->slot_offsets[client->slot_count] = offset;
@@ -94,9 +94,9 @@ static void take_slot(struct producer *self)
     self->hot.records = sl_ring_records(ring);
     self->hot.mask = ring->records - 1;
     self->hot.limit = ring->head;  // look at once
-    ring->owner = self->index;
+    sl_store_relaxed(&ring->owner, self->index);
     struct sl_lane *lane = sl_ring_lane(ring);
-    lane->thread = self->index;
+    sl_store_relaxed(&lane->thread, self->index);
     SL_TESTPOINT_(slot_taken);
     self->unannounced = 1;
 }
@@ -140,16 +140,26 @@ static void take_row(struct producer *self)
     } else {
         self->index = sl_fetch_add(&client->segment->threads, 1);
         row = pool_take(&client->threads, SL_EXTENT_THREADS, sizeof *row, 1u << 20);
-        if (!row)
-            return;
-        fill_row(self, row);
-        SL_TESTPOINT_(thread_filled);
+        if (row) {
+            fill_row(self, row);
+            SL_TESTPOINT_(thread_filled);
+        }
     }
-    row->end = row->cpu_ns = 0;
-    row->version++;
+    self->row = row;
+}
+
+// The row tells its slot, so it is told once both are there.
+static void publish_row(struct producer *self)
+{
+    struct sl_thread_row *row = self->row;
+    if (!row)
+        return;
+    sl_store_relaxed(&row->end, 0);
+    sl_store_relaxed(&row->cpu_ns, 0);
+    sl_store_relaxed(&row->slot, self->slot);
+    sl_store_release(&row->version, row->version + 1);
     sl_store_release(&row->state, SL_ROW_LIVE);
     SL_TESTPOINT_(thread_live);
-    self->row = row;
 }
 
 static struct producer *register_thread(void)
@@ -160,8 +170,7 @@ static struct producer *register_thread(void)
     self->tid = (uint32_t)syscall(SYS_gettid);
     take_row(self);
     take_slot(self);
-    if (self->row)
-        self->row->slot = self->slot;
+    publish_row(self);
     if (client->key_made)
         pthread_setspecific(client->key, self);
     lane_use(self, self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
@@ -208,9 +217,9 @@ void thread_ended(void *page)
         client->free_slots[client->free_slot_count++] = self->slot;
     }
     if (self->row) {
-        self->row->end = now;
-        self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        self->row->version++;
+        sl_store_relaxed(&self->row->end, now);
+        sl_store_relaxed(&self->row->cpu_ns, (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID));
+        sl_store_relaxed(&self->row->version, self->row->version + 1);
         sl_store_release(&self->row->state, SL_ROW_DONE);
         SL_TESTPOINT_(thread_done);
         last_row = self->row;
@@ -235,7 +244,7 @@ SL_PUBLIC void sl_thread_name(const char *name)
     sl_store_relaxed(&row->seq, row->seq + 1);
     sl_fence_release();
     name_store(&row->name, name);
-    row->flags |= SL_THREAD_NAMED;
+    sl_store_relaxed(&row->flags, row->flags | SL_THREAD_NAMED);
     SL_TESTPOINT_(thread_name_stored);
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->version, row->version + 1);

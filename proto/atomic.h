@@ -13,8 +13,6 @@
 #define sl_store_relaxed(place, value) __atomic_store_n((place), (value), __ATOMIC_RELAXED)
 #define sl_store_release(place, value) __atomic_store_n((place), (value), __ATOMIC_RELEASE)
 #define sl_fetch_add(place, value)     __atomic_fetch_add((place), (value), __ATOMIC_RELAXED)
-#define sl_fence_acquire()             __atomic_thread_fence(__ATOMIC_ACQUIRE)
-#define sl_fence_release()             __atomic_thread_fence(__ATOMIC_RELEASE)
 #define sl_compiler_barrier()          __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 #define sl_likely(condition)   __builtin_expect(!!(condition), 1)
@@ -27,6 +25,26 @@
 #define SL_TSAN 1
 #endif
 #endif
+
+// ThreadSanitizer knows no fences, and compilers warn of them. All that is read while it may be written is read and written by
+// atomic accesses, between which there is no race to report; what a fence orders it cannot check.
+#ifdef SL_TSAN
+#define sl_fence_acquire() sl_compiler_barrier()
+#define sl_fence_release() sl_compiler_barrier()
+#else
+#define sl_fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define sl_fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
+#endif
+
+// Copies what another thread or process may be writing: `bytes` a multiple of 8, both places aligned to 8. Each word is one that
+// was there; whether they belong together is for a sequence word to say.
+static inline void sl_copy_shared(void *to, const void *from, uint64_t bytes)
+{
+    uint64_t *words = (uint64_t *)to;
+    const uint64_t *shared = (const uint64_t *)from;
+    for (uint64_t i = 0; i < bytes / 8; i++)
+        words[i] = sl_load_relaxed(&shared[i]);
+}
 
 // *place += 1, in one instruction where the processor has one with a memory operand.
 static inline void sl_bump(uint64_t *place)

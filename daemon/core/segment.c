@@ -264,9 +264,11 @@ bool segment_name(const struct segment *segment, const struct sl_name *name, str
         if (!at || block % sizeof(uint64_t))
             return false;
         uint32_t part = left < SL_NAME_BLOCK_TEXT ? left : SL_NAME_BLOCK_TEXT;
-        buffer_append(text, at->text, part);
+        struct sl_name_block copy;
+        sl_copy_shared(&copy, at, sizeof copy);
+        buffer_append(text, copy.text, part);
         left -= part;
-        block = at->next;
+        block = copy.next;
     }
     buffer_append(text, "", 1);
     text->length--;
@@ -277,7 +279,7 @@ bool segment_thread_row(const struct segment *segment, const struct sl_thread_ro
 {
     for (int i = 0; i < READ_TRIES; i++) {
         uint32_t before = sl_load_acquire(&row->seq);
-        memcpy(copy, row, sizeof *copy);
+        sl_copy_shared(copy, row, sizeof *copy);
         bool whole = segment_name(segment, &copy->name, name);
         sl_fence_acquire();
         if (!(before & 1) && sl_load_relaxed(&row->seq) == before && whole)
@@ -291,7 +293,7 @@ bool segment_task_row(const struct segment *segment, const struct sl_task_row *r
 {
     for (int i = 0; i < READ_TRIES; i++) {
         uint32_t before = sl_load_acquire(&row->seq), lane_before = sl_load_acquire(&row->lane.seq);
-        memcpy(copy, row, offsetof(struct sl_task_row, stack));
+        sl_copy_shared(copy, row, offsetof(struct sl_task_row, stack));
         bool whole = segment_name(segment, &copy->name, name) && segment_name(segment, &copy->coro_name, coro_name);
         sl_fence_acquire();
         if (!(before & 1) && !(lane_before & 1) && sl_load_relaxed(&row->seq) == before &&
