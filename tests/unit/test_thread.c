@@ -323,10 +323,8 @@ static void *wait_to_be_cancelled(void *unused)
 {
     sl_enter(a);
     waiting++;
-    for (;;) {
+    for (;;)
         pthread_testcancel();
-        call(b);
-    }
     return unused;
 }
 
