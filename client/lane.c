@@ -13,14 +13,6 @@
 #define CROSSED_REMOVED 2   // an entry crossed this often is removed
 #define FULL_ROUNDS     64  // too deep enters, each after a too deep exit, on a stack that stays full: doubtful entries go too
 
-void lane_use(struct producer *self, struct sl_lane *lane)
-{
-    bool inline_path = lane && lane != &self->rowless && self->hot.ring && !self->unannounced &&
-                       client->clock != SL_CLOCK_MONOTONIC;
-    self->lane = lane;
-    self->hot.lane = inline_path ? lane : NULL;
-}
-
 // ---- appends
 
 // Counts a call that cannot be stored. `busy` is set meanwhile, as for an append: should a handler leave by longjmp between the

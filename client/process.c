@@ -96,6 +96,7 @@ bool client_start(void)
     if (forked)
         facts->run_key[0] = 0;  // the daemon finds the parent's run; a launcher's variables were the parent's
     client->clock = facts_clock_kind();
+    client->generation = facts->fork_depth & 63;
     int result = attach_socket();
     if (result < 0)
         return off(-result);

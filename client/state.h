@@ -61,6 +61,7 @@ struct client {
     uint32_t lock;
     int32_t off_errno;
     uint32_t clock;  // enum sl_clock_kind
+    uint32_t generation;  // of the segment, by forks followed: in the top 6 bits of task handles
     struct sl_segment *segment;
     uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end
     uint64_t size;            // bytes allocated
@@ -107,6 +108,15 @@ static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
     if (i < lane->entries)
         return sl_lane_stack(lane) + i;
     return (struct sl_entry *)AT(lane->overflow) + (i - lane->entries);
+}
+
+// Makes it the thread's present lane; the inline functions use it where they can.
+static inline void lane_use(struct producer *self, struct sl_lane *lane)
+{
+    bool inline_path = lane && lane != &self->rowless && self->hot.ring && !self->unannounced &&
+                       client->clock != SL_CLOCK_MONOTONIC;
+    self->lane = lane;
+    self->hot.lane = inline_path ? lane : NULL;
 }
 
 static inline uint32_t lane_capacity(const struct sl_lane *lane)
@@ -165,7 +175,6 @@ void thread_announce(struct producer *self);
 void thread_ended(void *page);           // destructor of the thread's key
 
 // ---- lane.c
-void lane_use(struct producer *self, struct sl_lane *lane);  // makes it the present lane
 bool lane_append(struct producer *self, const struct sl_record *record);
 void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now);  // what is open: ENDED_OPEN, then empty
 void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes back; under the lock

@@ -8,7 +8,6 @@
 // the lane off, its calls count as "no row".
 #include <string.h>
 
-#include "client/facts.h"
 #include "client/state.h"
 
 #define NO_ROW    0x3ffffffu
@@ -21,7 +20,7 @@ enum finish { FINISH_ASKED = 1, FINISH_DONE = 2 };  // sl_task_row.finished, 0 b
 
 static sl_task_t handle_of(uint64_t offset_units, uint32_t index)
 {
-    return (uint64_t)(facts_get()->fork_depth & 63) << 58 | offset_units << 32 | index;
+    return (uint64_t)client->generation << 58 | offset_units << 32 | index;
 }
 
 static uint64_t units_of(sl_task_t task)
@@ -35,10 +34,10 @@ static bool is_rowless(sl_task_t task)
 }
 
 // The row, when the handle still means it.
-static struct sl_task_row *row_of(sl_task_t task)
+static inline struct sl_task_row *row_of(sl_task_t task)
 {
     uint64_t offset = units_of(task) << UNIT_BITS;
-    if (task >> 58 != (facts_get()->fork_depth & 63) || offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size))
+    if (task >> 58 != client->generation || offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size))
         return NULL;
     struct sl_task_row *row = AT(offset);
     return row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
@@ -51,7 +50,7 @@ static void count_refused(struct producer *self)
 }
 
 // The row for an operation by the calling thread; NULL with the reason counted.
-static struct sl_task_row *row_for(struct producer *self, sl_task_t task)
+static inline struct sl_task_row *row_for(struct producer *self, sl_task_t task)
 {
     struct sl_task_row *row = row_of(task);
     if (!row && self->hot.ring)
@@ -61,19 +60,19 @@ static struct sl_task_row *row_for(struct producer *self, sl_task_t task)
 
 // ---- steps: scope_profiler.concurrency's rules, see design.md §2
 
-static void begin_write(struct sl_lane *lane)
+static inline void begin_write(struct sl_lane *lane)
 {
     sl_store_relaxed(&lane->seq, lane->seq + 1);
     sl_fence_release();
     SL_TESTPOINT_(step_odd);
 }
 
-static void end_write(struct sl_lane *lane)
+static inline void end_write(struct sl_lane *lane)
 {
     sl_store_release(&lane->seq, lane->seq + 1);
 }
 
-static void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
+static inline void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
 {
     begin_write(lane);
     if (now < lane->last_step_end)
@@ -92,7 +91,7 @@ static void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
     SL_TESTPOINT_(step_opened);
 }
 
-static void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
+static inline void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
 {
     begin_write(lane);
     if (now < lane->step_started)
@@ -109,13 +108,13 @@ static void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
     SL_TESTPOINT_(step_closed);
 }
 
-static struct sl_lane *thread_lane(struct producer *self)
+static inline struct sl_lane *thread_lane(struct producer *self)
 {
     return self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL;
 }
 
 // Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
-static void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
+static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
 {
     self->task = task;
     lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self));
@@ -153,9 +152,21 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
     SL_TESTPOINT_(task_done_published);
 }
 
+// A step is as frequent as a call: what is cold in it stays out of line.
+static inline struct producer *stepping_producer(void)
+{
+    struct producer *self = producer_self();
+    return sl_likely(self != NULL) ? self : thread_producer();
+}
+
+static inline uint64_t step_ticks(void)
+{
+    return sl_likely(client->clock != SL_CLOCK_MONOTONIC) ? sl_ticks_() : client_ticks();
+}
+
 SL_PUBLIC void sl_task_step_in(sl_task_t task)
 {
-    struct producer *self = task ? thread_producer() : NULL;
+    struct producer *self = task ? stepping_producer() : NULL;
     if (!self)
         return;
     struct sl_task_row *row = NULL;
@@ -169,7 +180,7 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
         count_refused(self);
         return;
     }
-    uint64_t now = client_ticks();
+    uint64_t now = step_ticks();
     struct sl_task_row *outer = self->task && !is_rowless(self->task) ? row_of(self->task) : NULL;
     if (outer)
         close_step(&outer->lane, now, PAUSED | (self->index + 1));
@@ -183,14 +194,14 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
 
 SL_PUBLIC void sl_task_step_out(sl_task_t task)
 {
-    struct producer *self = task ? thread_producer() : NULL;
+    struct producer *self = task ? stepping_producer() : NULL;
     if (!self)
         return;
     if (self->task != task) {
         count_refused(self);
         return;
     }
-    uint64_t now = client_ticks();
+    uint64_t now = step_ticks();
     struct sl_task_row *row = is_rowless(task) ? NULL : row_of(task);
     struct sl_lane *lane = row ? &row->lane : &self->rowless;
     sl_task_t under = lane->under;
