@@ -10,6 +10,7 @@
 #include "cli/listing.h"
 #include "cli/report-calls.h"
 #include "cli/report-rows.h"
+#include "storage/wrap.h"
 
 enum { ROWS_SHOWN = 100 };  // of a table that is there to be glanced at; --table shows all
 
@@ -70,10 +71,13 @@ static json_t *part_rows(struct context *context, const struct part *part)
     }
 }
 
+// The end of the run as rows count time: what open calls are measured up to.
 static int64_t end_ns(const struct context *context)
 {
     int64_t end;
-    return sl_run_metadata_int(context->run, "finalize_time_ns", &end) ? end : 0;
+    return sl_run_metadata_int(context->run, "finalize_time_ns", &end)
+               ? wrap_subtract(end, sl_run_origin_ns(context->run))
+               : 0;
 }
 
 // -- the whole report as text -----------------------------------------------------------------------------------------
@@ -109,6 +113,35 @@ static void print_head(const struct context *context)
     putchar('\n');
     if (sl_run_is_aggregate(context->run))
         puts("statistics only: the run did not keep its calls");
+}
+
+// How far the numbers can be trusted, by the processes' own counts; files of scope-profiler do not say.
+static void print_trust(struct context *context)
+{
+    static const struct {
+        const char *column, *words;
+    } counts[] = {
+        {"lost", "calls lost"},
+        {"unmatched", "exits without an enter"},
+        {"crossing", "crossing calls"},
+        {"abandoned", "calls abandoned by longjmp"},
+    };
+    json_t *rows = own_rows(context, "processes");
+    const char *separator = "";
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        uint64_t sum = 0;
+        for (size_t row = 0; row < json_array_size(rows); row++)
+            sum += (uint64_t)json_integer_value(json_object_get(json_array_get(rows, row), counts[i].column));
+        if (sum == 0)
+            continue;
+        printf("%s", separator);
+        put_grouped(sum);
+        printf(" %s", counts[i].words);
+        separator = ", ";
+    }
+    if (json_array_size(rows))
+        puts(*separator ? "" : "nothing was lost");
+    json_decref(rows);
 }
 
 static void print_title(const struct context *context, const struct part *part)
@@ -153,6 +186,7 @@ static int print_text(struct context *context)
 {
     int status = COMMAND_DONE;
     print_head(context);
+    print_trust(context);
     for (int i = 0; i < PARTS; i++)
         if (parts[i].title && print_part(context, &parts[i]))
             status = COMMAND_FAILED;

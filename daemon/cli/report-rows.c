@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "storage/wrap.h"
 
 const struct table_column report_region_columns[] = {
     {"name", "REGION", TABLE_TEXT},         {"ranks", "RANKS", TABLE_COUNT, TABLE_IF_VARIED},
@@ -79,8 +80,7 @@ const struct table_column report_crossing_columns[] = {
     {"rank", "RANK", TABLE_COUNT},
     {"label", "LANE", TABLE_TEXT},
     {"region", "REGION", TABLE_TEXT},
-    {"start_ns", "START", TABLE_COUNT},
-    {"end_ns", "END", TABLE_COUNT},
+    {"start_ns", "START", TABLE_DURATION},
     {"duration_ns", "DURATION", TABLE_DURATION},
     {0},
 };
@@ -92,6 +92,8 @@ const struct table_column report_process_columns[] = {
     {"host", "HOST", TABLE_TEXT, TABLE_IF_VARIED},
     {"state", "STATE", TABLE_TEXT},
     {"exit_status", "STATUS", TABLE_COUNT},
+    {"produced", "CALLS", TABLE_COUNT},
+    {"lost", "LOST", TABLE_COUNT},
     {"duration_ns", "LIVED", TABLE_DURATION},
     {0},
 };
@@ -217,19 +219,24 @@ json_t *report_rows_tasks(const struct sl_run *run, int64_t rank)
 
 // -- of the file's own tables -----------------------------------------------------------------------------------------
 
-static bool is_time(const char *name)
+static bool is_one_of(const char *name, const char *const *names)
 {
-    size_t length = strlen(name);
-    return length > 3 && strcmp(name + length - 3, "_ns") == 0;
+    while (*names && strcmp(name, *names))
+        names++;
+    return *names;
 }
 
-static json_t *own_value(const struct sl_table_column *column, size_t row)
+static json_t *own_value(const struct sl_run *run, const struct sl_table_column *column, size_t row)
 {
-    switch (column->type) {
-    case SL_TABLE_TEXT: return json_string(column->texts[row]);
-    case SL_TABLE_REAL: return real_or_null(column->reals[row]);
-    default: return is_time(column->name) ? ns_or_null(column->integers[row]) : json_integer(column->integers[row]);
-    }
+    static const char *const points_in_time[] = {"start_ns", "end_ns", "last_event_ns", "time_ns", NULL};
+    if (column->type == SL_TABLE_TEXT)
+        return json_string(column->texts[row]);
+    if (column->type == SL_TABLE_REAL)
+        return real_or_null(column->reals[row]);
+    int64_t value = column->integers[row];
+    if (!is_one_of(column->name, points_in_time))
+        return json_integer(value);
+    return value == SL_RUN_UNKNOWN ? json_null() : json_integer(wrap_subtract(value, sl_run_origin_ns(run)));
 }
 
 static int64_t own_int(const struct sl_table *table, const char *name, size_t row, int64_t otherwise)
@@ -238,7 +245,7 @@ static int64_t own_int(const struct sl_table *table, const char *name, size_t ro
     return column && column->integers ? column->integers[row] : otherwise;
 }
 
-// A lane in words, and how long what has a start and an end lasted.
+// A lane in words, how long what has a start and an end lasted, and no exit status where none is known.
 static void add_derived(const struct sl_run *run, const struct sl_table *table, size_t at, int64_t rank, json_t *row)
 {
     const struct sl_table_column *lane = sl_table_column(table, "lane");
@@ -250,7 +257,9 @@ static void add_derived(const struct sl_run *run, const struct sl_table *table, 
         json_object_set_new(row, "label", json_string(label));
     }
     if (start_ns != REPORT_UNKNOWN && end_ns != REPORT_UNKNOWN && end_ns >= start_ns)
-        json_object_set_new(row, "duration_ns", json_integer((json_int_t)((uint64_t)end_ns - (uint64_t)start_ns)));
+        json_object_set_new(row, "duration_ns", json_integer(wrap_subtract(end_ns, start_ns)));
+    if (own_int(table, "has_exit", at, 1) == 0)
+        json_object_set_new(row, "exit_status", json_null());
 }
 
 json_t *report_rows_own(const struct sl_run *run, const struct sl_table *table, int64_t rank)
@@ -262,7 +271,7 @@ json_t *report_rows_own(const struct sl_run *run, const struct sl_table *table, 
             continue;
         json_t *row = json_object();
         for (size_t column = 0; column < table->column_count; column++)
-            json_object_set_new(row, table->columns[column].name, own_value(&table->columns[column], i));
+            json_object_set_new(row, table->columns[column].name, own_value(run, &table->columns[column], i));
         add_derived(run, table, i, here, row);
         json_array_append_new(rows, row);
     }

@@ -1,5 +1,5 @@
-// The tables of `scoped-lane report` as JSON rows, for the common printer (cli/table.h). Times are nanoseconds from the
-// start of the run. Each function returns a new array.
+// The tables of `scoped-lane report` as JSON rows, for the common printer (cli/table.h). Points in time are nanoseconds
+// from the start of the run, in the tables of /scoped_lane too. Each function returns a new array.
 #ifndef SL_CLI_REPORT_ROWS_H
 #define SL_CLI_REPORT_ROWS_H
 

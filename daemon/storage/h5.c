@@ -143,14 +143,11 @@ static hid_t access_list(void)
     return list;
 }
 
-void h5_without_exit_handler(void)
-{
-    H5dont_atexit();
-}
-
+// HDF5 1.10 crashes in its exit handler over a file that it could not close, as on a full disk. All files are closed
+// here, so that it is not needed; where HDF5 was in use before, it has been registered and stays.
 h5_id h5_create(const char *path, struct h5_error *error)
 {
-    h5_without_exit_handler();
+    H5dont_atexit();
     silence();
     hid_t list = access_list();
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, list);

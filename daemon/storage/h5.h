@@ -50,11 +50,6 @@ size_t h5_size(enum h5_type type);  // bytes of an element in memory
 
 // -- files ------------------------------------------------------------------------------------------------------------
 
-// HDF5 1.10 crashes in its exit handler over a file that it could not close: a full disk, a damaged file. A program
-// that uses HDF5 through this page only does without that handler, since all files are closed here; it says so before
-// anything else. h5_create implies it.
-void h5_without_exit_handler(void);
-
 // Makes `path`, replacing what is there. Takes no lock: its name is the caller's own temporary one, and some file
 // systems have no locks (case L83).
 h5_id h5_create(const char *path, struct h5_error *error);

@@ -6,21 +6,21 @@
 
 // -- tables of ours ---------------------------------------------------------------------------------------------------
 
-static int begin(struct runwrite *w, struct run_table *table, h5_id parent, const char *name,
+static int begin(struct runwrite *w, struct growing_table *table, h5_id parent, const char *name,
                  const struct run_column *columns, size_t count)
 {
     static const enum h5_type types[] = {[RUN_INT] = H5_I64, [RUN_REAL] = H5_F64, [RUN_TEXT] = H5_STRING};
     h5_id group = h5_group_create(parent, name, &w->error);
     if (group < 0)
         return (int)group;
-    *table = (struct run_table){.name = name, .group = group, .count = count, .last_rank = -1};
+    *table = (struct growing_table){.name = name, .group = group, .count = count, .last_rank = -1};
     for (size_t i = 0; i < count; i++)
         column_init(&table->columns[i], group, columns[i].name, types[columns[i].type], COLUMN_UNKNOWN,
                     w->options.compress);
     return 0;
 }
 
-static int append(struct runwrite *w, struct run_table *table, const union run_value *values)
+static int append(struct runwrite *w, struct growing_table *table, const union run_value *values)
 {
     int result = 0;
     for (size_t i = 0; result == 0 && i < table->count; i++) {
@@ -35,7 +35,7 @@ static int append(struct runwrite *w, struct run_table *table, const union run_v
     return result;
 }
 
-static int end(struct runwrite *w, struct run_table *table)
+static int end(struct runwrite *w, struct growing_table *table)
 {
     int result = 0;
     for (size_t i = 0; result == 0 && i < table->count; i++)
@@ -43,12 +43,12 @@ static int end(struct runwrite *w, struct run_table *table)
     return result;
 }
 
-static void drop(struct run_table *table)
+static void drop(struct growing_table *table)
 {
     for (size_t i = 0; i < table->count; i++)
         column_drop(&table->columns[i]);
     h5_close(table->group);
-    *table = (struct run_table){0};
+    *table = (struct growing_table){0};
 }
 
 int runwrite_table_begin(struct runwrite *w, const char *name, int version, const struct run_column *columns,
@@ -89,7 +89,7 @@ int runwrite_table_end(struct runwrite *w)
 // -- lane tables ------------------------------------------------------------------------------------------------------
 
 // Of two ranks the rows of the lower first; in a rank 0, 1, 2 …: users take results.threads[rank][i] by position.
-static const char *out_of_order(struct run_table *table, uint32_t rank, int64_t index)
+static const char *out_of_order(struct growing_table *table, uint32_t rank, int64_t index)
 {
     bool same = table->last_rank == rank;
     if (table->last_rank > rank)
@@ -110,7 +110,7 @@ static int64_t relative(const struct runwrite *w, int64_t time_ns)
     return since_start == -1 ? 0 : since_start;
 }
 
-static int lane_row(struct runwrite *w, struct run_table *table, const char *name, const struct run_column *columns,
+static int lane_row(struct runwrite *w, struct growing_table *table, const char *name, const struct run_column *columns,
                     size_t count, const union run_value *values)
 {
     if (w->code)

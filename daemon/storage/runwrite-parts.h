@@ -23,7 +23,7 @@ enum {
 };
 
 // A table whose rows go out as they come; its group exists from the first row on.
-struct run_table {
+struct growing_table {
     const char *name;  // for messages
     h5_id group;
     size_t count;
@@ -57,7 +57,7 @@ struct runwrite {
     struct column events[EVENT_COLUMNS], index[INDEX_COLUMNS];
     uint64_t calls;      // written
     struct run_row row;
-    struct run_table threads, tasks, own;
+    struct growing_table threads, tasks, own;
 
     struct run_region *by_name, **regions;  // the same, by name and by number
     uint32_t region_count, region_capacity, named_count;
