@@ -61,6 +61,7 @@ api_programs   := $(call programs,tests/api)
 bench_programs := $(call programs,tests/bench)
 tsan_programs  := $(call programs,tests/tsan)
 fuzz_programs  := $(call programs,tests/fuzz)
+property_programs := $(call programs,tests/property)
 
 all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/bin/scoped-laned $(O)/bin/scoped-lane
 examples: $(examples)
@@ -123,6 +124,17 @@ $(O)/bin/scoped-lane: $(O)/daemon/cli/main.o $(O)/lib/libcli.a $(O)/lib/libdaemo
 $(O)/tests/unit/%: $(O)/tests/unit/%.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
 	$(call link,$(daemon_libs) -lcriterion)
 
+# The client once more under a fake clock, and the daemon's core: random programs against an oracle.
+$(O)/faked/%.o: client/%.c
+	$(call compile,-fPIC -fvisibility=hidden -I. -Iclient -DSL_FAKE_TICKS=fake_ticks)
+
+$(O)/tests/property/%.o: tests/property/%.c
+	$(call compile,-I. -Idaemon -Iclient -DSL_FAKE_TICKS=fake_ticks)
+
+$(O)/tests/property/%: $(O)/tests/property/%.o $(patsubst client/%.c,$(O)/faked/%.o,$(client_sources)) \
+		$(call objects,$(wildcard daemon/base/*.c daemon/core/*.c))
+	$(call link,-Wl$(comma)--wrap=facts_clock_kind$(comma)--wrap=facts_clock_ns -lpthread)
+
 $(O)/tests/tsan/%: $(O)/tests/tsan/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
 	$(call link,$(daemon_libs))
 
@@ -154,7 +166,7 @@ deps:
 run-demo: all examples
 	@SL_BUILD=$(O) docs/demo.sh
 
-run-check: programs $(unit_programs)
+run-check: programs $(unit_programs) $(property_programs)
 	@failed=; passed=0; for stage in $(stages); do \
 		echo "== $$stage"; start=$$(date +%s); \
 		if $(MAKE) --no-print-directory $$stage; then result=ok; passed=$$((passed + 1)); else result=FAILED; failed="$$failed $$stage"; fi; \
@@ -168,7 +180,7 @@ run-bench: all $(bench_programs)
 # each(WORD BEFORE,PROGRAMS,ARGUMENTS): run them one after another, stop at none, fail if one failed.
 each = $(Q)status=0; for t in $(2); do echo "$$t"; $(1) $$t $(3) || { status=1; echo "FAILED: $$t"; }; done; exit $$status
 
-unit: $(unit_programs)
+unit: $(unit_programs) $(property_programs)
 	$(call each,,$^)
 
 scripts: programs

@@ -11,6 +11,7 @@
 #define NESTED_LIMIT    64  // appends dropped as nested while head stands still, before the first is held to be abandoned
 #define MARKED_LIMIT    16  // entries that exits crossed and that stay
 #define CROSSED_REMOVED 2   // an entry crossed this often is removed
+#define STACKS_APART    (64 << 10)  // two threads' stacks are not nearer than that
 #define FULL_ROUNDS     64  // too deep enters, each after a too deep exit, on a stack that stays full: doubtful entries go too
 
 // ---- appends
@@ -46,9 +47,9 @@ bool lane_append(struct producer *self, const struct sl_record *record)
 {
     struct sl_ring *ring = self->hot.ring;
     bool call = sl_record_is_call(record);
-    if (!ring || self->unannounced || self->lane == &self->rowless) {
+    if (!ring || self->unannounced) {
         if (call)
-            count_lost(self, ring && self->lane == &self->rowless ? SL_LOST_NO_ROW : SL_LOST_NO_RING);
+            count_lost(self, SL_LOST_NO_RING);
         return false;
     }
     if (call) {
@@ -253,9 +254,12 @@ static void abandon(struct producer *self, struct sl_lane *lane, uint32_t i)
     move_down(lane, i, i + 1);
 }
 
-static bool deeper_than(const struct sl_entry *entry, uint64_t frame)
+// A task that moves may have been entered on another thread's stack, whose frames say nothing about ours: of its entries only those
+// nearby count as deeper.
+static bool deeper_than(const struct sl_lane *lane, const struct sl_entry *entry, uint64_t frame)
 {
-    return (int32_t)(entry->frame - (uint32_t)frame) < 0;
+    uint32_t by = (uint32_t)frame - entry->frame, limit = lane->task == SL_TASK_NONE ? INT32_MAX : STACKS_APART;
+    return by && by <= limit;
 }
 
 // On the handlers' stack frames say nothing about those of the program's own.
@@ -286,7 +290,7 @@ static bool is_left_behind(struct sl_lane *lane, uint32_t i, uint64_t frame, boo
 {
     const struct sl_entry *entry = lane_entry(lane, i);
     bool same_frame = entry->frame == (uint32_t)frame;
-    if (deeper_than(entry, frame))
+    if (deeper_than(lane, entry, frame))
         return true;
     if (!entry->start)
         return same_frame || insist;
@@ -332,7 +336,7 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
 {
     struct sl_lane *lane = self->lane;
     uint32_t depth = sl_load_relaxed(&lane->depth);
-    if (depth >= lane->entries && !lane->overflow)
+    if (depth == lane->entries && !lane->overflow)  // not above: what was too deep meanwhile left no entry
         deepen(lane);
     if (depth >= lane_capacity(lane)) {
         if (clean(self, lane, frame))
@@ -413,7 +417,7 @@ static struct above look_above(struct sl_lane *lane, uint32_t i, uint64_t frame)
         const struct sl_entry *entry = lane_entry(lane, j);
         if (entry->start)
             above.open++;
-        else if (!deeper_than(entry, frame) || on_alternate_stack())  // else its frame is gone: a longjmp left the slot behind
+        else if (!deeper_than(lane, entry, frame) || on_alternate_stack())  // else its frame is gone: a longjmp left the slot behind
             above.pending++;
     }
     return above;

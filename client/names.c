@@ -104,7 +104,10 @@ void name_store(struct sl_name *name, const char *text)
         unsigned length = good ? good : 3;
         if (name->length + length > room)
             break;
+        uint32_t whole = name->length;
         put(&sink, good ? (const char *)at : "\xef\xbf\xbd", length);  // U+FFFD
+        if (sink.full)
+            name->length = whole;  // cut at a character
         at += good ? good : 1;
     }
 }

@@ -97,6 +97,7 @@ static void take_slot(struct producer *self)
     sl_store_relaxed(&ring->owner, self->index);
     struct sl_lane *lane = sl_ring_lane(ring);
     sl_store_relaxed(&lane->thread, self->index);
+    sl_store_relaxed(&lane->since, client_ticks());  // not the last owner's
     SL_TESTPOINT_(slot_taken);
     self->unannounced = 1;
 }

@@ -34,7 +34,7 @@ static inline int place_listen(const char *directory)
 // Makes it and names it in the environment. Nobody ever accepts: to the client that is a busy daemon.
 static inline void place_make(struct place *place)
 {
-    snprintf(place->directory, sizeof place->directory, "/tmp/sl-test-XXXXXX");
+    snprintf(place->directory, sizeof place->directory, "%s/sl-test-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(place->directory)) {
         perror(place->directory);
         exit(2);

@@ -327,10 +327,8 @@ static struct model_call call_of(const struct model_slot *slot, const struct sl_
     struct model_call call = {.region = sl_record_region(record), .parent = sl_record_parent(record), .thread = slot->owner,
                               .task = sl_record_task(record), .start = sl_record_start(record), .kind = sl_record_kind(record)};
     uint64_t duration = sl_record_duration(record);
-    if (call.kind == SL_CALL_BACK) {  // the field is the end; the counter ran back between the two
-        call.end = (call.start & ~SL_DURATION_LIMIT) | duration;
-        if (call.end < call.start)
-            call.end = call.start;
+    if (call.kind == SL_CALL_BACK) {  // the field is the end, which lies before the start on this counter: no length is known
+        call.end = call.start;
     } else {
         call.end = call.start + duration;
         call.await = sl_record_await(record);
