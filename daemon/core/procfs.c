@@ -40,12 +40,13 @@ int procfs_parse_stat(const char *text, struct procfs_stat *stat)
     if (!field || field[1] != ' ' || !field[2])
         return -EINVAL;
     stat->state = field[2];
-    unsigned long parent;
+    unsigned long parent, threads;
     unsigned long long start;
-    // state ppid … start time is the 22nd field, the state being the 3rd
-    if (sscanf(field + 3, " %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &parent, &start) != 2)
+    // state ppid … threads is the 20th field, start time the 22nd, the state being the 3rd
+    if (sscanf(field + 3, " %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %*s %llu", &parent, &threads, &start) != 3)
         return -EINVAL;
     stat->parent_pid = (uint32_t)parent;
+    stat->threads = (uint32_t)threads;
     stat->start_time = start;
     return 0;
 }
@@ -104,20 +105,23 @@ int procfs_boot_id(char id[40])
 
 int procfs_maps_file(uint32_t pid, const char *path)
 {
-    char maps[80];
+    char maps[80], first[2];
     struct buffer text = {0};
     path_of(maps, pid, 0, "maps");
-    int result = -ESRCH;
-    if (files_read_all(maps, &text) == 0 && text.length) {
-        buffer_append(&text, "", 1);
-        result = strstr(text.data, path) != NULL;
-    }
+    files_read_all(maps, &text);
+    buffer_append(&text, "", 1);
+    bool found = strstr(text.data, path) != NULL;
     buffer_finish(&text);
-    return result;
+    if (found)
+        return 1;
+    // Memory that went while we read has cut the text short; whether it went shows now.
+    return read_small(pid, 0, "maps", first, sizeof first) == 0 && *first ? 0 : -ESRCH;
 }
 
 bool procfs_is_alive(uint32_t pid, uint64_t start_time)
 {
     struct procfs_stat stat;
-    return procfs_stat(pid, 0, &stat) == 0 && stat.start_time == start_time && stat.state != 'Z' && stat.state != 'X';
+    if (procfs_stat(pid, 0, &stat) < 0 || stat.start_time != start_time || stat.state == 'X')
+        return false;
+    return stat.state != 'Z' || stat.threads > 1;
 }

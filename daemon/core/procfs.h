@@ -10,6 +10,7 @@ struct buffer;
 struct procfs_stat {
     char state;           // R, S, D, Z, X …
     uint32_t parent_pid;
+    uint32_t threads;
     uint64_t start_time;  // clock ticks since boot
 };
 
@@ -30,6 +31,7 @@ int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line
 int procfs_boot_id(char id[40]);                              // of this boot of the machine; 0 or -errno
 // Does the process still map this file? 1 yes, 0 no, -ESRCH: it maps nothing, for it is on its way out.
 int procfs_maps_file(uint32_t pid, const char *path);
-bool procfs_is_alive(uint32_t pid, uint64_t start_time);  // the same process, and no zombie
+// The same process, and no zombie; one whose main thread has ended before the others is none.
+bool procfs_is_alive(uint32_t pid, uint64_t start_time);
 
 #endif

@@ -148,6 +148,35 @@ Test(procfs, a_child_is_running_dead_and_gone)
     cr_assert_eq(procfs_stat((uint32_t)child, 0, &stat), -ENOENT);
 }
 
+static void *outlive(void *unused)
+{
+    pause();
+    return unused;
+}
+
+Test(procfs, a_process_whose_main_thread_has_ended_lives_as_long_as_another)
+{
+    struct procfs_stat stat;
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pthread_create(&thread, NULL, outlive, NULL);
+        pthread_exit(NULL);
+    }
+    do
+        cr_assert_eq(procfs_stat((uint32_t)child, 0, &stat), 0);
+    while (stat.state != 'Z');
+    cr_assert_eq(stat.threads, 2);
+    cr_assert(procfs_is_alive((uint32_t)child, stat.start_time));
+    cr_assert_eq(procfs_maps_file((uint32_t)child, "/"), -ESRCH, "its memory does not show");
+    cr_assert_not(procfs_is_alive((uint32_t)child, stat.start_time + 1));
+    kill(child, SIGKILL);
+    while (procfs_is_alive((uint32_t)child, stat.start_time))
+        sched_yield();
+    waitpid(child, NULL, 0);
+}
+
 Test(procfs, a_mapped_file_is_seen_until_it_is_unmapped)
 {
     char path[] = "/tmp/sl-test-map-XXXXXX";
@@ -161,6 +190,6 @@ Test(procfs, a_mapped_file_is_seen_until_it_is_unmapped)
     cr_assert(procfs_maps_file((uint32_t)getpid(), path), "also when its name is gone");
     munmap(place, 4096);
     cr_assert_not(procfs_maps_file((uint32_t)getpid(), path));
-    cr_assert_not(procfs_maps_file(UINT32_MAX, path));
+    cr_assert_eq(procfs_maps_file(UINT32_MAX, path), -ESRCH);
     close(fd);
 }
