@@ -14,6 +14,14 @@ static const struct sl_entry *entry_at(const struct segment *segment, const stru
     return segment_at(segment, overflow + (uint64_t)(i - entries) * sizeof(struct sl_entry), sizeof(struct sl_entry));
 }
 
+// Removing an entry from the middle moves those above it down, each being there twice for a moment, which a kill makes last.
+static bool is_copy(const struct sl_entry *entry, const struct sl_entry *below, uint64_t start)
+{
+    return below && start && sl_load_relaxed(&below->start) == start &&
+           sl_load_relaxed(&below->frame) == sl_load_relaxed(&entry->frame) &&
+           SL_ENTRY_REGION(sl_load_relaxed(&below->region)) == SL_ENTRY_REGION(sl_load_relaxed(&entry->region));
+}
+
 // One pass: depth and starts. Returns true when a second look at them agrees.
 static bool pass(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, struct lane_view *view)
 {
@@ -26,6 +34,7 @@ static bool pass(const struct segment *segment, const struct sl_lane *lane, uint
     view->too_deep = depth - held;
     view->depth = 0;
     bool agrees = true;
+    const struct sl_entry *below = NULL;
     for (uint32_t i = 0; i < held && i < LANES_DEPTH_LIMIT; i++) {
         const struct sl_entry *entry = entry_at(segment, lane, entries, overflow, i);
         if (!entry)
@@ -37,8 +46,9 @@ static bool pass(const struct segment *segment, const struct sl_lane *lane, uint
             agrees = false;
             break;
         }
-        if (start)  // 0: being entered or left
+        if (start && !is_copy(entry, below, start))  // 0: being entered or left
             view->calls[view->depth++] = (struct lane_call){start, region};
+        below = entry;
     }
     sl_fence_acquire();
     return agrees && sl_load_relaxed(&lane->depth) == depth && sl_load_relaxed(&lane->since) == view->since;

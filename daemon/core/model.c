@@ -505,6 +505,17 @@ bool model_is_published(const struct model_process *process, const struct open_f
     return false;
 }
 
+bool model_has_ended_open(const struct model_process *process, const struct open_facts *open)
+{
+    for (uint32_t i = 0; i < process->ended_open_count; i++) {
+        const struct open_facts *ended = &process->ended_open[i];
+        if (ended->start == open->start && ended->task == open->task &&
+            (open->task != SL_TASK_NONE || ended->thread == open->thread))
+            return true;
+    }
+    return false;
+}
+
 // ---- time
 
 int64_t model_time_ns(struct model *model, const struct model_process *process, uint64_t ticks)

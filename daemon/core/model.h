@@ -150,6 +150,8 @@ const char *model_word(const struct model_process *process, uint32_t id);  // a 
 
 // Is this open call one that a ring has published as closed already? (Only a kill leaves such a one.)
 bool model_is_published(const struct model_process *process, const struct open_facts *open);
+// Or one that the end of its lane has told already? (A kill between the two leaves it in both.)
+bool model_has_ended_open(const struct model_process *process, const struct open_facts *open);
 
 // Monotonic ns of a process's ticks.
 int64_t model_time_ns(struct model *model, const struct model_process *process, uint64_t ticks);

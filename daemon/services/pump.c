@@ -273,10 +273,9 @@ static struct ledger read_ledger(const struct sl_ring *ring)
     return ledger;
 }
 
-// After its end a process's ring may hold one call that was begun and never published.
-static void count_in_flight(struct model_slot *slot)
+// After its end a process's ring may hold one call that was begun and never published; of the threads that had no ring, each one.
+static void count_in_flight(struct ledger *ledger)
 {
-    struct ledger *ledger = &slot->ledger;
     uint64_t known = ledger->stored + model_lost(ledger) - ledger->lost[SL_LOST_IN_FLIGHT];
     ledger->lost[SL_LOST_IN_FLIGHT] = ledger->produced > known ? ledger->produced - known : 0;
 }
@@ -289,7 +288,7 @@ static void pump_ledgers(struct client *client, bool spool_them)
         model_set_ledger(process, i, &ledger);
         struct model_slot *slot = model_slot(process, i);
         if (client->gone)
-            count_in_flight(slot);
+            count_in_flight(&slot->ledger);
         if (spool_them)
             spool_put_ledger(&client->run->spool, process->number, i, &slot->ledger);
     }
@@ -298,6 +297,8 @@ static void pump_ledgers(struct client *client, bool spool_them)
     for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
         elsewhere.lost[reason] = sl_load_relaxed(&header->elsewhere_lost[reason]);
     model_set_ledger(process, FACTS_ELSEWHERE, &elsewhere);
+    if (client->gone)
+        count_in_flight(&process->elsewhere);
     if (spool_them)
         spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);
     TESTPOINT(ledgers_read);
@@ -316,7 +317,7 @@ static void add_open(struct client *client, struct open_list *list, const struct
         struct open_facts open = {.thread = is_task ? FACTS_NO_THREAD : view->thread,
                                   .task = is_task ? view->task : SL_TASK_NONE, .region = view->calls[i].region, .position = i,
                                   .start = view->calls[i].start};
-        if (model_is_published(client->process, &open))
+        if (model_is_published(client->process, &open) || (client->gone && model_has_ended_open(client->process, &open)))
             continue;
         if (list->count == list->room) {
             list->room = list->room ? list->room * 2 : 64;
@@ -388,7 +389,7 @@ static void put_what_is_known(struct client *client)
         struct ledger *ledger = &process->slots[i].ledger;
         uint64_t known = ledger->stored + model_lost(ledger);
         ledger->produced = ledger->produced > known ? ledger->produced : known;
-        count_in_flight(&process->slots[i]);
+        count_in_flight(ledger);
         spool_put_ledger(&client->run->spool, process->number, i, ledger);
     }
     spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);

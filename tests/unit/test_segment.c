@@ -472,11 +472,26 @@ Test(segment, a_lane_shows_what_is_open_and_not_what_is_being_entered_or_left)
     cr_assert_eq(view.task, SL_TASK_NONE);
 }
 
+// A kill may come while an entry is removed from the middle and those above it move down.
+Test(segment, a_call_whose_entry_is_there_twice_is_open_once)
+{
+    struct sl_lane *lane = open_with_lane();
+    const struct sl_entry outer = {.start = 100, .region = 1, .frame = 900}, inner = {.start = 300, .region = 3, .frame = 800};
+    sl_lane_stack(lane)[0] = outer;
+    sl_lane_stack(lane)[1] = sl_lane_stack(lane)[2] = inner;
+    sl_lane_stack(lane)[3] = (struct sl_entry){.start = 300, .region = 4, .frame = 800};
+    lane->depth = 4;
+    read_lane();
+    cr_assert_eq(view.depth, 3);
+    cr_assert_eq(view.calls[1].region, 3);
+    cr_assert_eq(view.calls[2].region, 4, "another call of the same start");
+}
+
 Test(segment, a_lane_of_any_depth_is_read_within_its_room)
 {
     struct sl_lane *lane = open_with_lane();
     for (int i = 0; i < SL_THREAD_ENTRIES; i++)
-        sl_lane_stack(lane)[i].start = 1;
+        sl_lane_stack(lane)[i].start = 1 + (uint64_t)i;
     static const uint32_t depths[] = {SL_THREAD_ENTRIES, SL_THREAD_ENTRIES + 1, 0x7fffffff, 0x80000000, UINT32_MAX};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
         lane->depth = depths[i];
@@ -493,7 +508,7 @@ Test(segment, an_overflow_block_anywhere_does_no_harm)
 {
     struct sl_lane *lane = open_with_lane();
     for (int i = 0; i < SL_THREAD_ENTRIES; i++)
-        sl_lane_stack(lane)[i].start = 1;
+        sl_lane_stack(lane)[i].start = 1 + (uint64_t)i;
     lane->depth = LANES_DEPTH_LIMIT + 7;
     const uint64_t wrongs[] = {8, SL_HEADER_BYTES + 1, made.size - 16, UINT64_MAX - 7, UINT64_C(0) - 24, SL_SEGMENT_LIMIT};
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
