@@ -29,6 +29,7 @@
 #include "services/daemon.h"
 
 #define SHM_DIRECTORY     "/dev/shm"
+#define UNFINISHED_NS     INT64_C(1000000000)
 #define HELLO_PATIENCE_NS INT64_C(5000000000)
 enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24 };
 
@@ -433,6 +434,20 @@ static bool is_same_directory(const char *one, const char *other)
            (stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
+// A file that got no further than its beginning, because its process was killed there: nobody will miss it. Time has to pass, for the
+// process may be one that /proc does not show us.
+static void remove_unfinished(int directory, const char *name, const struct stat *status)
+{
+    unsigned uid, pid;
+    unsigned long long start_time;
+    struct stat now;
+    if (sscanf(name, SL_NAME_PREFIX "%u.%u.%llu.", &uid, &pid, &start_time) != 3 || procfs_is_alive(pid, start_time) ||
+        clock_ns(CLOCK_REALTIME) - status->st_ctim.tv_sec * INT64_C(1000000000) < UNFINISHED_NS)
+        return;
+    if (fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == status->st_ino && unlinkat(directory, name, 0) == 0)
+        say_detail("removed %s, which process %u had not finished when it ended", name, pid);
+}
+
 // A segment that lies in the directory: is it meant for this daemon?
 static void scan_one(struct daemon *daemon, const char *where, int directory, const char *name, unsigned uid)
 {
@@ -441,9 +456,13 @@ static void scan_one(struct daemon *daemon, const char *where, int directory, co
     int fd = openat(directory, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (fstat(fd, &status) < 0 || status.st_uid != uid || !S_ISREG(status.st_mode) ||
-        pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) || !header.magic) {
-        close(fd);  // another user's file under that name, or one that is still being made
+    if (fstat(fd, &status) < 0 || status.st_uid != uid || !S_ISREG(status.st_mode)) {
+        close(fd);  // another user's file under that name
+        return;
+    }
+    if (pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) || !header.magic) {
+        close(fd);  // it is still being made
+        remove_unfinished(directory, name, &status);
         return;
     }
     header.place[sizeof header.place - 1] = 0;
