@@ -125,10 +125,12 @@ static inline uint64_t sl_ticks_(void)
 #endif
 }
 
-// The stack pointer: lower is deeper.
+// The stack pointer: lower is deeper. (SL_FRAME_: the exported copies have frames of their own, and take the caller's.)
 static inline uint64_t sl_frame_(void)
 {
-#if defined(__x86_64__)
+#if defined(SL_FRAME_)
+    return SL_FRAME_;
+#elif defined(__x86_64__)
     uint64_t frame;
     __asm__ __volatile__("movq %%rsp, %0" : "=r"(frame));
     return frame;
