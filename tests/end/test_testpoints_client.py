@@ -1,0 +1,118 @@
+"""A program is killed at each of its testpoints, and the file says what it had done: every call once, at most one in flight per
+thread, open what was open. All of them at one service, some at a time."""
+
+import random
+
+import pytest
+from conftest import wait_until
+from runfile import RunFile
+from scenes import agrees, replay
+from testpoints import CLIENT, a_corner, all_at_once, at_testpoint, count_hits, points_of, result_of
+
+POINTS = points_of(CLIENT)
+
+# What reaches them, the first of these that does so.
+PLAYS = {
+    "calls": ["plain", "names", "deep", "crossing", "unmatched", "jump", "handlers"],
+    "lanes": ["tasks", "moving", "threads"],
+    "rows": ["recycling"],
+    "no ring": ["no_ring"],
+    "full ring": ["names", "full"],
+    "tables": ["tables"],
+    "threads": ["-t", "3", "plain", "crossing", "tasks", "moving", "threads", "handlers"],
+}
+SETTINGS = {"full ring": {"SCOPED_LANE_RING": "16K"}}
+KILLS = ["first", "later", "in threads"]
+
+
+def published(corner, key, pid):
+    """The file of a run whose only process has ended; None when it never registered."""
+    wait_until(lambda: not [p for p in corner.segments() if p.name.split(".")[2] == str(pid)], what="its segment is gone")
+    rows = corner.rows(f"runs?run={key}")
+    if not rows:
+        return None
+    row = wait_until(lambda: [r for r in corner.rows(f"runs?run={key}") if r["state"] in ("published", "failed")], what="a file")[0]
+    assert row["state"] == "published", row
+    return row["file"]
+
+
+@pytest.fixture(scope="module")
+def corner(tmp_path_factory):
+    with a_corner(tmp_path_factory.mktemp("client")) as corner:
+        corner.daemon = corner.serve()
+        yield corner
+
+
+@pytest.fixture(scope="module")
+def reached(corner):
+    """{name of a play: {testpoint: hits}}"""
+
+    def count(name):
+        return count_hits(corner, CLIENT, corner.api("scenes"), *PLAYS[name], **SETTINGS.get(name, {}))
+
+    return {name: result_of(counts, name) for counts in [all_at_once(count, list(PLAYS))] for name in PLAYS}
+
+
+def plan(reached, point, kill):
+    """(play, number of the hit), None when there is no such kill."""
+    plays = [name for name in PLAYS if reached[name][point]]
+    assert plays, f"no scene comes to {point}: tests/api/scenes.c needs one that does"
+    if kill == "first":
+        return plays[0], 1
+    name = plays[0] if kill == "later" else "threads"
+    hits = reached[name][point]
+    return (name, random.Random(point + kill).randint(2, hits)) if hits > 1 else None
+
+
+@pytest.fixture(scope="module")
+def kills(corner, reached):
+    """{(testpoint, which kill): (pid, the file) or None}"""
+
+    def one(case):
+        planned = plan(reached, *case)
+        if not planned:
+            return None
+        name, hit = planned
+        key = "-".join(case).replace(" ", "-")
+        while True:
+            killer = at_testpoint(
+                corner, CLIENT, POINTS[case[0]], corner.api("scenes"), *PLAYS[name], hit=hit, SCOPED_LANE_RUN=f"{key}-{hit}",
+                **SETTINGS.get(name, {}),
+            )
+            killer.program.ends(status=None)
+            if killer.hit:
+                break
+            assert hit > 1, f"{name} did not come to {case[0]}"
+            hit //= 2  # how often it comes there depends on time
+        pid = killer.hit[0]
+        corner.pids.add(pid)
+        return pid, published(corner, f"{key}-{hit}", pid)
+
+    cases = [(point, kill) for point in POINTS for kill in KILLS]
+    return all_at_once(one, cases)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at(corner, kills, point, kill):
+    result = result_of(kills, (point, kill))
+    if result is None:
+        pytest.skip("there is no such hit")
+    pid, path = result
+    said = replay(corner.tallies / f"{pid}.log") if (corner.tallies / f"{pid}.log").exists() else None
+    if path is None:
+        assert said.ended == 0, f"{said.ended} calls were made, and there is no file"
+        return
+    file = RunFile(path)
+    row = next(row for row in file.table("processes") if row["pid"] == pid)
+    assert row["state"] in ("killed", "vanished"), row
+    if row["rank"] < 0:  # no calls: the file has no lanes of it
+        assert said.ended <= row["lost"], row
+        return
+    agrees(file, row["rank"], said)
+
+
+def test_nothing_is_left(corner, kills):
+    assert all(kills)
+    wait_until(lambda: not corner.leftovers(), what=f"nothing is left, not {corner.leftovers()}")
+    assert corner.daemon.poll() is None
