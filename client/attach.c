@@ -83,11 +83,35 @@ static bool socket_is_ours(void)
            status.st_ino == client->socket_inode;
 }
 
+static bool wake_is_whole(void)
+{
+    int same = fcntl(client->wake[0], F_DUPFD_QUERY, client->wake[1]);
+    if (same >= 0)
+        return same == 1;
+    if (errno != EINVAL)
+        return false;
+    pid_t self = (pid_t)client->segment->pid;
+    return syscall(SYS_kcmp, self, self, KCMP_SAME_FILE, client->wake[0], client->wake[1]) == 0;
+}
+
+static void forget_wake(void)
+{
+    client->wake[0] = client->wake[1] = -1;
+    sl_store_release(&client->segment->wakeups, 0);
+}
+
+// With the connection goes the eventfd: whoever reads it is gone, and another daemon has one of its own.
 static void drop_socket(void)
 {
     if (socket_is_ours())
         close(client->socket);
     client->socket = -1;
+    if (client->wake[1] >= 0 && wake_is_whole()) {
+        close(client->wake[0]);
+        close(client->wake[1]);
+    }
+    if (client->segment)
+        forget_wake();
 }
 
 static void send_hello(uint32_t error)
@@ -179,30 +203,29 @@ void attach_poll(void)
         attach_hello();
 }
 
-static bool wake_is_whole(void)
+// Under the lock, so that no other thread gives the numbers back to the program meanwhile.
+static void wake(void)
 {
-    int same = fcntl(client->wake[0], F_DUPFD_QUERY, client->wake[1]);
-    if (same >= 0)
-        return same == 1;
-    if (errno != EINVAL)
-        return false;
-    pid_t self = (pid_t)client->segment->pid;
-    return syscall(SYS_kcmp, self, self, KCMP_SAME_FILE, client->wake[0], client->wake[1]) == 0;
+    static const uint64_t one = 1;
+    int64_t now_ns = facts_clock_ns(CLOCK_MONOTONIC);
+    if (now_ns - client->looked_ns >= RETRY_PERIOD_NS) {  // a program that has long registered its threads and regions comes by here
+        client->looked_ns = now_ns;
+        attach_poll();
+    }
+    if (client->wake[1] >= 0 && !wake_is_whole())
+        forget_wake();
+    if (client->wake[1] < 0)
+        return;
+    (void)!write(client->wake[0], &one, sizeof one);
+    SL_TESTPOINT_(daemon_woken);
 }
 
-void attach_wake(void)
+bool attach_wake(void)
 {
-    if (client->wake[1] < 0 || !sl_load_relaxed(&client->segment->sleeping))
-        return;
-    int saved = errno;
-    if (wake_is_whole()) {
-        static const uint64_t one = 1;
-        if (write(client->wake[0], &one, sizeof one) < 0)
-            errno = saved;
-        SL_TESTPOINT_(daemon_woken);
-    } else {
-        client->wake[0] = client->wake[1] = -1;
-        sl_store_release(&client->segment->wakeups, 0);
-    }
-    errno = saved;
+    struct guard guard;
+    if (!sl_load_relaxed(&client->segment->sleeping) || !client_try_lock(&guard))
+        return false;
+    wake();
+    client_unlock(&guard);
+    return true;
 }

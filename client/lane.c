@@ -159,8 +159,8 @@ SL_PUBLIC int sl_room_(uint64_t head)
     struct sl_ring *ring = self->hot.ring;
     uint64_t records = self->hot.mask + 1, tail = sl_load_acquire(&ring->tail);  // pairs with the daemon's release
     uint64_t used = head - tail;
-    if (used >= records / 2)
-        attach_wake();
+    if (used >= records / 2 && self->woken != tail + 1 && attach_wake())
+        self->woken = tail + 1;
     if (used >= records) {
         sl_bump(&ring->lost[SL_LOST_RING_FULL]);
         SL_TESTPOINT_(full_counted);

@@ -38,26 +38,48 @@ bool client_begin(void)
     return true;
 }
 
-void client_lock(struct guard *guard)
+static void guard_open(struct guard *guard)
 {
     static const uint64_t all = ~UINT64_C(0);
     guard->saved_errno = errno;
     set_mask(SIG_SETMASK, &all, &guard->mask);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancel_state);
+}
+
+static void guard_close(const struct guard *guard)
+{
+    pthread_setcancelstate(guard->cancel_state, NULL);
+    set_mask(SIG_SETMASK, &guard->mask, NULL);
+    errno = guard->saved_errno;
+}
+
+static bool take_lock(void)
+{
     uint32_t expected = 0;
-    for (int tries = 0; !__atomic_compare_exchange_n(&client->lock, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED); tries++) {
-        expected = 0;
+    return __atomic_compare_exchange_n(&client->lock, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+void client_lock(struct guard *guard)
+{
+    guard_open(guard);
+    for (int tries = 0; !take_lock(); tries++)
         if (tries >= 64)
             sched_yield();
-    }
+}
+
+bool client_try_lock(struct guard *guard)
+{
+    guard_open(guard);
+    if (take_lock())
+        return true;
+    guard_close(guard);
+    return false;
 }
 
 void client_unlock(struct guard *guard)
 {
     sl_store_release(&client->lock, 0);
-    pthread_setcancelstate(guard->cancel_state, NULL);
-    set_mask(SIG_SETMASK, &guard->mask, NULL);
-    errno = guard->saved_errno;
+    guard_close(guard);
 }
 
 uint64_t client_ticks(void)

@@ -28,6 +28,7 @@ struct producer {
     uint32_t slot;              // number of its slot, SL_RING_FREE none
     uint32_t unannounced;       // 1: the THREAD record of this owner did not fit yet
     uint64_t task;              // handle of the current task, 0 none
+    uint64_t woken;             // 1 + tail when the daemon was last woken: once is enough until it has moved
     uint64_t dropped_head;      // head when the latest nested append was dropped
     uint32_t full_rounds;       // too deep enters that followed a too deep exit, since the stack was less than full
     uint32_t left_full;         // 1: the latest call on a full stack was such an exit
@@ -78,6 +79,7 @@ struct client {
     int wake[2];  // the daemon's eventfd under two numbers, -1 none
     int64_t socket_tried_ns;
     uint32_t refused;  // by the daemon: no further tries
+    int64_t looked_ns;  // at the socket, by a thread whose ring was half full
     uint32_t slot_count, slot_room;
     uint64_t *slot_offsets;  // by number
     uint32_t *free_slots;    // a stack of numbers
@@ -132,6 +134,7 @@ struct guard {
 };
 bool client_begin(void);                 // the struct is there
 void client_lock(struct guard *guard);   // signals blocked, cancellation off, errno kept
+bool client_try_lock(struct guard *guard);
 void client_unlock(struct guard *guard);
 bool client_start(void);                 // under the lock: NEW -> RECORDING or OFF; true when recording
 uint64_t client_ticks(void);
@@ -156,7 +159,7 @@ int attach_socket(void);  // under the lock: connected, or the daemon is busy: 0
 void attach_hello(void);  // under the lock: sends the segment, never waits
 void attach_sorry(int error);  // under the lock: tells the daemon that no segment could be made, and hangs up
 void attach_poll(void);   // under the lock: reads the welcome when it is there, tries again when the socket is gone
-void attach_wake(void);   // the daemon sleeps and a ring is half full
+bool attach_wake(void);   // a ring is half full: false when the daemon is awake, so that it is worth asking again
 
 // ---- regions.c: under the lock, but for the two that take it
 uint32_t region_intern(const char *name, const char *file, int line);
