@@ -294,34 +294,6 @@ struct model_slot *model_slot(struct model_process *process, uint32_t slot)
 
 // ---- records
 
-static void add_self(struct model_region *region, uint64_t duration)
-{
-    region->self = (int64_t)((uint64_t)region->self + duration);  // in unsigned numbers, which may run over
-}
-
-static void count_call(struct model_process *process, const struct model_call *call)
-{
-    uint64_t duration = call->end - call->start;
-    struct model_region *region = model_region(process, call->region);
-    region->calls++;
-    region->total += duration;
-    if (duration < region->minimum)
-        region->minimum = duration;
-    if (duration > region->maximum)
-        region->maximum = duration;
-    if (call->kind != SL_CALL_CROSSING) {
-        add_self(region, duration);
-        if (call->parent)
-            add_self(model_region(process, call->parent), -duration);
-    }
-    struct model_thread *thread = model_thread(process, call->thread);
-    if (thread)
-        thread->calls++;
-    struct model_task *task = call->task == SL_TASK_NONE ? NULL : model_task(process, call->task);
-    if (task)
-        task->calls++;
-}
-
 static struct model_call call_of(const struct model_slot *slot, const struct sl_record *record)
 {
     struct model_call call = {.region = sl_record_region(record), .parent = sl_record_parent(record), .thread = slot->owner,
@@ -347,24 +319,93 @@ static void keep_ended_open(struct model_process *process, const struct model_ca
         (struct open_facts){.thread = call->thread, .task = call->task, .region = call->region, .start = call->start};
 }
 
-static void take_call(struct model_process *process, struct model_slot *slot, const struct sl_record *record, int lost_reason,
-                      model_on_call on_call, void *context)
+static void add_self(struct model_region *region, uint64_t duration)
 {
-    struct model_call call = call_of(slot, record);
-    slot->calls++;
-    slot->newest_start = call.start;
-    slot->newest_task = call.task;
-    slot->newest_thread = call.thread;
-    if (call.task != SL_TASK_NONE)
-        process->uses_tasks = true;
-    count_call(process, &call);
-    if (lost_reason >= 0) {
-        slot->ledger.lost[lost_reason]++;
-        return;
+    region->self = (int64_t)((uint64_t)region->self + duration);  // in unsigned numbers, which may run over
+}
+
+static void count_call(struct model_process *process, const struct sl_record *record, uint64_t duration)
+{
+    struct model_region *region = model_region(process, sl_record_region(record));
+    uint32_t parent = sl_record_parent(record), task_index = sl_record_task(record);
+    region->calls++;
+    region->total += duration;
+    if (duration < region->minimum)
+        region->minimum = duration;
+    if (duration > region->maximum)
+        region->maximum = duration;
+    if (sl_record_kind(record) != SL_CALL_CROSSING) {
+        add_self(region, duration);
+        if (parent)
+            add_self(model_region(process, parent), -duration);
     }
-    slot->ledger.stored++;
-    if (on_call)
-        on_call(context, process, &call);
+    if (task_index == SL_TASK_NONE)
+        return;
+    process->uses_tasks = true;
+    struct model_task *task = model_task(process, task_index);
+    if (task)
+        task->calls++;
+}
+
+// Calls that follow each other in a ring are of one thread: its counters, the slot's and the process's change once for all.
+struct taking {
+    struct model_process *process;
+    struct model_slot *slot;
+    uint64_t calls;   // since the last change of owner
+    uint64_t newest;  // end
+    int lost_reason;
+    model_on_call on_call;
+    void *context;
+};
+
+static void account(struct taking *taking)
+{
+    struct model_slot *slot = taking->slot;
+    struct model_thread *thread = taking->calls ? model_thread(taking->process, slot->owner) : NULL;
+    if (thread)
+        thread->calls += taking->calls;
+    slot->calls += taking->calls;
+    if (taking->lost_reason >= 0)
+        slot->ledger.lost[taking->lost_reason] += taking->calls;
+    else
+        slot->ledger.stored += taking->calls;
+    taking->calls = 0;
+}
+
+static void take_call(struct taking *taking, const struct sl_record *record)
+{
+    uint64_t duration = sl_record_duration(record), end = sl_record_start(record) + duration;
+    bool is_told = taking->on_call && taking->lost_reason < 0, runs_back = sl_record_kind(record) == SL_CALL_BACK;
+    taking->calls++;
+    if (!is_told && !runs_back) {
+        count_call(taking->process, record, duration);
+    } else {
+        struct model_call call = call_of(taking->slot, record);
+        count_call(taking->process, record, call.end - call.start);
+        if (is_told)
+            taking->on_call(taking->context, taking->process, &call);
+    }
+    if (end > taking->newest && !runs_back)
+        taking->newest = end;
+}
+
+static void take_other(struct taking *taking, const struct sl_record *record)
+{
+    if (sl_record_kind(record) == SL_THREAD) {
+        account(taking);
+        taking->slot->owner = sl_record_task(record);
+    } else if (sl_record_kind(record) == SL_ENDED_OPEN) {
+        struct model_call call = call_of(taking->slot, record);
+        keep_ended_open(taking->process, &call);
+    }
+}
+
+// What a kill may have left open though it is published.
+static void note_newest(struct model_slot *slot, const struct sl_record *record)
+{
+    slot->newest_start = sl_record_start(record);
+    slot->newest_task = sl_record_task(record);
+    slot->newest_thread = slot->owner;
 }
 
 void model_records(struct model *model, struct model_process *process, uint32_t slot_number, uint64_t first,
@@ -372,28 +413,26 @@ void model_records(struct model *model, struct model_process *process, uint32_t 
 {
     (void)model;
     struct model_slot *slot = model_slot(process, slot_number);
-    if (!slot)
+    if (!slot || first + count <= slot->next)
         return;
-    uint64_t newest = process->status.last_event;
-    for (size_t i = 0; i < count; i++) {
-        const struct sl_record *record = &records[i];
-        if (first + i < slot->next)
-            continue;  // taken in before
-        if (sl_record_is_call(record)) {
-            take_call(process, slot, record, lost_reason, on_call, context);
-            uint64_t end = slot->newest_start + sl_record_duration(record);
-            if (sl_record_kind(record) != SL_CALL_BACK && end > newest)
-                newest = end;
-        } else if (sl_record_kind(record) == SL_THREAD) {
-            slot->owner = sl_record_task(record);
-        } else if (sl_record_kind(record) == SL_ENDED_OPEN) {
-            struct model_call call = call_of(slot, record);
-            keep_ended_open(process, &call);
+    struct taking taking = {.process = process, .slot = slot, .newest = process->status.last_event, .lost_reason = lost_reason,
+                            .on_call = on_call, .context = context};
+    const struct sl_record *newest_call = NULL;
+    for (size_t i = first < slot->next ? slot->next - first : 0; i < count; i++) {  // those before were taken in earlier
+        if (sl_record_is_call(&records[i])) {
+            take_call(&taking, newest_call = &records[i]);
+        } else {
+            if (newest_call)
+                note_newest(slot, newest_call);
+            newest_call = NULL;
+            take_other(&taking, &records[i]);
         }
     }
-    process->status.last_event = newest;
-    if (first + count > slot->next)
-        slot->next = first + count;
+    if (newest_call)
+        note_newest(slot, newest_call);
+    account(&taking);
+    process->status.last_event = taking.newest;
+    slot->next = first + count;
 }
 
 // ---- ledgers
