@@ -4,6 +4,7 @@
 //    pump.c      rings, rows and strings of a client into its run's model and spool
 //    sampler.c   CPU time of threads from /proc
 //    runs.c      which run a process belongs to, when a run ends, the converter
+//    background.c  what would hold up the loop
 //    query.c     the answers on query.sock
 //    service.c   lock, sockets, signals, the loop
 //
@@ -65,7 +66,8 @@ struct run {
     bool finish_asked;
     bool restored;            // from the spool a daemon before us left
     int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
-    int64_t ledger_spooled_ns;
+    int64_t flush_tried_ns;
+    bool syncing;             // background_sync is at work
     uint32_t unable;          // processes that could not make a segment
     char *unable_words;
     struct converter *converter;  // of its file, while it runs
@@ -125,6 +127,7 @@ struct daemon {
     int64_t started_ns;
     int64_t end_deadline_ns;
     uint32_t pump_period_ms;
+    bool pump_again;             // a ring was found so full that the next round follows at once
     uint64_t refused;
     char last_refusal[512];
     int exit_status;
@@ -184,6 +187,9 @@ void restore_runs(struct daemon *daemon);   // at the start: what the last daemo
 void restore_check(struct daemon *daemon);  // restored processes that have ended meanwhile
 struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], uid_t uid, struct run **run);
 char *restore_link(const struct run *run);  // where the runtime directory names a run's spool
+
+// ---- background.c
+void background_sync(struct run *run);  // its spool to the disk, on another thread; the run is not freed meanwhile
 
 // ---- query.c
 int query_listen(struct daemon *daemon, int fd);

@@ -317,7 +317,7 @@ void runs_finish(struct run *run)
         say("run %s: %s", run->id, run->problem);
         return;
     }
-    spool_sync(&run->spool);
+    background_sync(run);
     close(run->spool.fd);
     run->spool.fd = -1;
     buffer_finish(&run->spool.pending);
@@ -382,7 +382,7 @@ void runs_check(struct daemon *daemon)
         if (is_over(run, now_ns))
             runs_finish(run);
         else if (run->has_spool && now_ns - run->spool.synced_ns > SYNC_PERIOD_NS)
-            spool_sync(&run->spool);
+            background_sync(run);
     }
 }
 
@@ -420,7 +420,7 @@ static void forget_old(struct daemon *daemon)
     for (struct run **place = &daemon->runs; *place;) {
         struct run *run = *place;
         bool over = run->state == RUN_PUBLISHED || run->state == RUN_FAILED;
-        if (over && run->clients == 0 && !run->converters && ++kept > RUNS_KEPT) {
+        if (over && run->clients == 0 && !run->converters && !run->syncing && ++kept > RUNS_KEPT) {
             *place = run->next;
             run_free(run);
         } else {

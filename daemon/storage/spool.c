@@ -73,14 +73,28 @@ void spool_put_string(struct spool *spool, uint32_t process, uint32_t type, uint
     end(spool, payload);
 }
 
+struct sl_record *spool_begin_records(struct spool *spool, uint32_t process, uint32_t slot, uint64_t first, size_t limit)
+{
+    begin(spool, SPOOL_RECORDS);
+    struct frame_records head = {process, slot, first};
+    buffer_append(&spool->pending, &head, sizeof head);
+    return buffer_extend(&spool->pending, limit * sizeof(struct sl_record));
+}
+
+void spool_end_records(struct spool *spool, struct sl_record *records, size_t count)
+{
+    size_t payload = (size_t)((char *)records - spool->pending.data) - sizeof(struct frame_records);
+    spool->pending.length = (size_t)((char *)(records + count) - spool->pending.data);
+    end(spool, payload);
+}
+
 void spool_put_records(struct spool *spool, uint32_t process, uint32_t slot, uint64_t first, const struct sl_record *records,
                        size_t count)
 {
-    size_t payload = begin(spool, SPOOL_RECORDS);
-    struct frame_records head = {process, slot, first};
-    buffer_append(&spool->pending, &head, sizeof head);
-    buffer_append(&spool->pending, records, count * sizeof *records);
-    end(spool, payload);
+    struct sl_record *place = spool_begin_records(spool, process, slot, first, count);
+    if (count)
+        memcpy(place, records, count * sizeof *records);
+    spool_end_records(spool, place, count);
 }
 
 void spool_put_dropped(struct spool *spool, uint32_t process, uint32_t slot, uint64_t next, uint64_t calls)
@@ -226,14 +240,6 @@ int spool_flush(struct spool *spool)
     spool->full = false;
     buffer_clear(&spool->pending);
     return 0;
-}
-
-int spool_sync(struct spool *spool)
-{
-    spool->synced_ns = clock_monotonic_ns();
-    int result = fdatasync(spool->fd) < 0 ? -errno : 0;
-    TESTPOINT(spool_synced);
-    return result;
 }
 
 bool spool_has_room(const struct spool *spool, size_t more_bytes)

@@ -55,7 +55,7 @@ struct spool {
     uint64_t limit_bytes;     // records beyond it are dropped and counted
     bool full;                // the latest flush failed
     int error;                // -errno of the latest failed write, 0 none
-    int64_t synced_ns;
+    int64_t synced_ns;        // when it was last brought to the disk, by its owner
 };
 
 // Makes a new spool (0600, must not exist). 0 or -errno.
@@ -67,7 +67,6 @@ void spool_close(struct spool *spool);  // flushes; the file stays
 // Frames are gathered in memory; spool_flush writes them. All of a flush is in the page cache, or none of it counts: on
 // failure the file is cut back to where it was, and the frames stay pending. 0 or -errno.
 int spool_flush(struct spool *spool);
-int spool_sync(struct spool *spool);  // fdatasync
 // May records still be stored? False beyond the limit. While the disk is full frames stay pending instead: what has been copied from
 // a ring is not given back before it is written, so no more than the rings hold can gather.
 bool spool_has_room(const struct spool *spool, size_t more_bytes);
@@ -77,6 +76,9 @@ void spool_put_string(struct spool *spool, uint32_t process, uint32_t type, uint
                       size_t name_length, const char *file, size_t file_length);
 void spool_put_records(struct spool *spool, uint32_t process, uint32_t slot, uint64_t first, const struct sl_record *records,
                        size_t count);
+// The same, filled in place: room for `limit` records, of which spool_end_records makes the frame. Nothing else may be put meanwhile.
+struct sl_record *spool_begin_records(struct spool *spool, uint32_t process, uint32_t slot, uint64_t first, size_t limit);
+void spool_end_records(struct spool *spool, struct sl_record *records, size_t count);
 void spool_put_dropped(struct spool *spool, uint32_t process, uint32_t slot, uint64_t next, uint64_t calls);
 void spool_put_thread(struct spool *spool, uint32_t process, const struct thread_facts *facts, const char *name);
 void spool_put_task(struct spool *spool, uint32_t process, const struct task_facts *facts, const char *name, const char *coro_name);
