@@ -13,11 +13,15 @@
 #include "services/daemon.h"
 
 enum {
-    BATCH_RECORDS = 32768,        // 1 MiB
-    BUDGET_RECORDS = 1 << 20,      // per client and round
+    BATCH_RECORDS = 8192,  // 256 KiB: they stay in the processor's cache from the copy to the write, and their room is given back soon
+    FLUSH_BYTES = BATCH_RECORDS * SL_RECORD_BYTES,
+    BUSY_SHARE = 8,        // a ring that is fuller than one part in so many asks for the next round at once
     TASK_SCAN_PERIOD_MS = 250,
     LEDGER_PERIOD_MS = 1000,
     OPEN_PERIOD_MS = 5000,
+    RETRY_PERIOD_MS = 100,     // of writing a spool that could not be written
+    SLOWEST_MS = 250,
+    SLOWEST_UNWOKEN_MS = 20,  // where some client cannot wake us
 };
 
 static bool is_due(int64_t *last_ns, int64_t now_ns, int64_t period_ms, bool last)
@@ -186,22 +190,28 @@ static bool pump_tasks(struct client *client, bool all)
 }
 
 // A DONE record names its row, so that finished rows are freed promptly and not only by the scan.
-static void pump_done_hints(struct client *client, const struct sl_record *records, size_t count)
+static void pump_done_row(struct client *client, uint64_t offset)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (sl_record_kind(&records[i]) != SL_DONE)
+    for (uint32_t j = 0; j < client->segment.task_extents; j++) {
+        const struct segment_rows *rows = &client->segment.tasks[j];
+        uint64_t within = offset - rows->offset;
+        if (offset < rows->offset || within % sizeof(struct sl_task_row) || within / sizeof(struct sl_task_row) >= rows->count)
             continue;
-        uint64_t offset = sl_record_await_field(&records[i]) << 6;
-        for (uint32_t j = 0; j < client->segment.task_extents; j++) {
-            const struct segment_rows *rows = &client->segment.tasks[j];
-            uint64_t within = offset - rows->offset;
-            if (offset < rows->offset || within % sizeof(struct sl_task_row) || within / sizeof(struct sl_task_row) >= rows->count)
-                continue;
-            struct sl_task_row *row = (struct sl_task_row *)(void *)(client->segment.map.base + offset);
-            if (sl_load_acquire(&row->state) == SL_ROW_DONE)
-                pump_task(client, row, rows->first + (uint32_t)(within / sizeof *row), false);
-        }
+        struct sl_task_row *row = (struct sl_task_row *)(void *)(client->segment.map.base + offset);
+        if (sl_load_acquire(&row->state) == SL_ROW_DONE)
+            pump_task(client, row, rows->first + (uint32_t)(within / sizeof *row), false);
+        return;
     }
+}
+
+// The rows that the records name: kept, because writing them may move the records.
+static uint32_t find_done_rows(const struct sl_record *records, uint32_t count, uint64_t offsets[BATCH_RECORDS])
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (sl_record_kind(&records[i]) == SL_DONE)
+            offsets[found++] = sl_record_await_field(&records[i]) << 6;
+    return found;
 }
 
 // ---- rings
@@ -223,43 +233,75 @@ static size_t count_calls(const struct sl_record *records, size_t count)
     return calls;
 }
 
-static void take_batch(struct client *client, uint32_t slot_number, uint64_t first, const struct sl_record *records, size_t count)
+// Takes in up to a batch of the records that wait; returns how many.
+static uint32_t take_batch(struct client *client, uint32_t slot, uint64_t first, uint64_t waiting)
 {
+    static struct sl_record dropped[BATCH_RECORDS];
+    static uint64_t done_rows[BATCH_RECORDS];
     struct run *run = client->run;
-    bool room = run->has_spool && spool_has_room(&run->spool, count * sizeof *records);
-    model_records(&run->model, client->process, slot_number, first, records, count, room ? -1 : SL_LOST_SPOOL_FULL, NULL, NULL);
+    uint32_t process = client->process->number, limit = waiting < BATCH_RECORDS ? (uint32_t)waiting : BATCH_RECORDS;
+    bool room = run->has_spool && spool_has_room(&run->spool, limit * sizeof *dropped);
+    struct sl_record *records = room ? spool_begin_records(&run->spool, process, slot, first, limit) : dropped;
+    uint32_t count = drain_take(&client->segment, slot, first, waiting, records, limit > 1 ? limit : 2);
+    uint32_t done = client->segment.task_extents ? find_done_rows(records, count, done_rows) : 0;
+    model_records(&run->model, client->process, slot, first, records, count, room ? -1 : SL_LOST_SPOOL_FULL, NULL, NULL);
+    TESTPOINT(records_copied);
     if (room) {
-        spool_put_records(&run->spool, client->process->number, slot_number, first, records, count);
+        spool_end_records(&run->spool, records, count);
         TESTPOINT(records_put);
     } else {
-        spool_put_dropped(&run->spool, client->process->number, slot_number, first + count, count_calls(records, count));
+        spool_put_dropped(&run->spool, process, slot, first + count, count_calls(records, count));
         TESTPOINT(dropped_put);
     }
-    pump_done_hints(client, records, count);
+    for (uint32_t i = 0; i < done; i++)
+        pump_done_row(client, done_rows[i]);
+    return count;
 }
 
-// Drains one ring, at most `budget` records. Returns how many.
-static uint64_t pump_ring(struct client *client, uint32_t number, uint64_t budget)
+// The spool has it: tails move, rows may be reused.
+static void give_back(struct client *client)
 {
-    static struct sl_record batch[BATCH_RECORDS];
-    uint64_t done = 0;
-    while (done < budget) {
-        struct model_slot *slot = model_slot(client->process, number);
+    for (uint32_t i = 0; i < client->release_count; i++) {
+        drain_release(&client->segment, client->releases[i].slot, client->releases[i].next);
+        TESTPOINT(tail_moved);
+    }
+    for (uint32_t i = 0; i < client->spooled_count; i++) {
+        uint32_t done = SL_ROW_DONE;
+        __atomic_compare_exchange_n(client->spooled_states[i], &done, SL_ROW_SPOOLED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+        TESTPOINT(row_spooled);
+    }
+    client->release_count = client->spooled_count = 0;
+}
+
+static bool flush(struct client *client)
+{
+    if (runs_flush(client->run) < 0)
+        return false;
+    give_back(client);
+    return true;
+}
+
+// Drains what waits in a ring now; what comes meanwhile is for the next round, so that no ring waits for another's producer.
+static bool pump_ring(struct client *client, uint32_t number)
+{
+    struct model_slot *slot = model_slot(client->process, number);
+    int64_t waiting = drain_waiting(&client->segment, number, slot->next);
+    if (waiting < 0)
+        client->broken = true;
+    if (waiting <= 0)
+        return false;
+    if ((uint64_t)waiting > client->segment.slots[number].records / BUSY_SHARE)
+        client->daemon->pump_again = true;
+    pump_strings(client);  // a record's names were published before it: they are there now, and go first
+    while (waiting > 0) {
         uint64_t first = slot->next;
-        int64_t count = drain_copy(&client->segment, number, first, batch, BATCH_RECORDS);
-        if (count < 0)
-            client->broken = true;
-        if (count <= 0)
-            break;
-        TESTPOINT(records_copied);
-        pump_strings(client);  // a record's names were published before it: they are there now, and go first
-        take_batch(client, number, first, batch, (size_t)count);
-        done += (uint64_t)count;
-        note_release(client, number, first + (uint64_t)count);
-        if (count < BATCH_RECORDS / 2)
+        uint32_t count = take_batch(client, number, first, (uint64_t)waiting);
+        waiting -= count;
+        note_release(client, number, first + count);
+        if (client->run->spool.pending.length >= FLUSH_BYTES && !flush(client))
             break;
     }
-    return done;
+    return true;
 }
 
 static struct ledger read_ledger(const struct sl_ring *ring)
@@ -366,19 +408,13 @@ static void pump_status(struct client *client)
 
 // ---- together
 
-// The spool has it: tails move, rows may be reused.
-static void give_back(struct client *client)
+// While the spool cannot be written, records stay in their rings, and nothing is said that will be said again.
+static bool is_stuck(const struct client *client)
 {
-    for (uint32_t i = 0; i < client->release_count; i++) {
-        drain_release(&client->segment, client->releases[i].slot, client->releases[i].next);
-        TESTPOINT(tail_moved);
-    }
-    for (uint32_t i = 0; i < client->spooled_count; i++) {
-        uint32_t done = SL_ROW_DONE;
-        __atomic_compare_exchange_n(client->spooled_states[i], &done, SL_ROW_SPOOLED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-        TESTPOINT(row_spooled);
-    }
-    client->release_count = client->spooled_count = 0;
+    struct run *run = client->run;
+    if (!run->has_spool || !run->spool.error)
+        return false;
+    return clock_monotonic_ns() - run->flush_tried_ns < RETRY_PERIOD_MS * INT64_C(1000000) || runs_flush(run) < 0;
 }
 
 // The last words on a process whose segment can no longer be read.
@@ -397,54 +433,65 @@ static void put_what_is_known(struct client *client)
     runs_flush(client->run);
 }
 
-bool pump_client(struct client *client, bool last)
+static void pump_tables(struct client *client, bool last)
 {
     int64_t now_ns = clock_monotonic_ns();
-    if (client->run->spool.error && runs_flush(client->run) < 0)
-        return false;  // the disk is full: what comes waits in the rings, and is counted there when they are full
-    if (client->broken || !segment_refresh(&client->segment)) {
-        client->broken = true;
-        if (last)
-            put_what_is_known(client);
-        return false;
-    }
-    bool found = pump_strings(client);
-    found |= pump_threads(client);
-    uint64_t budget = last ? UINT64_MAX : BUDGET_RECORDS / (client->segment.slot_count ? client->segment.slot_count : 1) + 2;
-    if (budget < 4096)
-        budget = 4096;
-    for (uint32_t i = 0; i < client->segment.slot_count; i++)
-        found |= pump_ring(client, i, budget) > 0;
-    if (is_due(&client->tasks_scanned_ns, now_ns, TASK_SCAN_PERIOD_MS, last))
-        found |= pump_tasks(client, last);
     pump_ledgers(client, is_due(&client->ledger_ns, now_ns, LEDGER_PERIOD_MS, last));
     pump_status(client);
     if (is_due(&client->open_ns, now_ns, OPEN_PERIOD_MS, last))
         pump_open(client);
-    client->broken = client->broken || segment_is_broken(&client->segment);
-    if (last) {
-        spool_put_status(&client->run->spool, client->process->number, &client->process->status);
-        TESTPOINT(status_put);
+    if (!last)
+        return;
+    spool_put_status(&client->run->spool, client->process->number, &client->process->status);
+    TESTPOINT(status_put);
+}
+
+bool pump_client(struct client *client, bool last)
+{
+    bool stuck = is_stuck(client);
+    if (client->broken || !segment_refresh(&client->segment)) {
+        client->broken = true;
+        if (last && !stuck)
+            put_what_is_known(client);
+        return false;
     }
-    if (runs_flush(client->run) == 0)
-        give_back(client);
+    if (stuck) {
+        if (!client->gone)  // then what its rings still hold would look like calls in flight
+            pump_ledgers(client, false);
+        return false;
+    }
+    bool found = pump_strings(client);
+    found |= pump_threads(client);
+    for (uint32_t i = 0; i < client->segment.slot_count; i++)
+        found |= pump_ring(client, i);
+    if (is_due(&client->tasks_scanned_ns, clock_monotonic_ns(), TASK_SCAN_PERIOD_MS, last))
+        found |= pump_tasks(client, last);
+    pump_tables(client, last);
+    client->broken = client->broken || segment_is_broken(&client->segment);
+    flush(client);
     if (found)
         client->daemon->generation++;
     return found;
 }
 
+// Busy: at once, or soon again; idle: slower and slower, as long as the clients can wake us.
+static void set_period(struct daemon *daemon, bool found)
+{
+    uint32_t slowest = SLOWEST_MS;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (client->socket < 0 || !sl_load_relaxed(&segment_header(&client->segment)->wakeups))
+            slowest = SLOWEST_UNWOKEN_MS;
+    uint32_t period = daemon->pump_again ? 0 : found ? 1 : daemon->pump_period_ms * 2 + !daemon->pump_period_ms;
+    daemon->pump_period_ms = period > slowest ? slowest : period;
+}
+
 void pump_all(struct daemon *daemon)
 {
     bool found = false;
+    daemon->pump_again = false;
     for (struct client *client = daemon->clients; client; client = client->next)
         found |= pump_client(client, false);
-    // Busy: soon again; idle: slower and slower, as long as the clients can wake us.
-    uint32_t slowest = 250;
-    for (struct client *client = daemon->clients; client; client = client->next)
-        if (!sl_load_relaxed(&segment_header(&client->segment)->wakeups))
-            slowest = 20;
-    uint32_t period = found ? 1 : daemon->pump_period_ms * 2;
-    daemon->pump_period_ms = period > slowest ? slowest : period < 1 ? 1 : period;
+    set_period(daemon, found);
     for (struct client *client = daemon->clients; client; client = client->next)
         sl_store_relaxed(&segment_header(&client->segment)->sleeping, !found);  // busy, we look again in a millisecond unasked
 }

@@ -189,6 +189,7 @@ int runs_flush(struct run *run)
         return 0;
     }
     bool was_good = !run->spool.error;
+    run->flush_tried_ns = clock_monotonic_ns();
     int result = spool_flush(&run->spool);
     if (result < 0 && was_good)
         say("cannot write the spool %s: %s; what the rings cannot hold is counted as lost", run->spool.path, strerror(-result));
