@@ -1,6 +1,7 @@
 """A run file as scope-profiler's own API reads it, and the tables of ours beside."""
 
 import collections
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -22,7 +23,10 @@ def accept(path):
 class RunFile:
     def __init__(self, path):
         self.path = path
-        self.run = scope_profiler.read_h5(path)
+
+    @functools.cached_property
+    def run(self):
+        return scope_profiler.read_h5(self.path)
 
     @property
     def ranks(self):

@@ -1,0 +1,90 @@
+"""The ledger at full speed: what two threads produce as fast as they can is stored or counted as lost, to the call, and every
+counter says so by itself. At a pace that people do have, nothing is lost."""
+
+import collections
+import json
+import os
+import signal
+
+import h5py
+from conftest import wait_until
+from runfile import RunFile
+from spoolfile import KeptSpool
+
+LONG = bool(os.environ.get("SL_LONG"))
+PAIRS = 10**7  # of each thread
+SECONDS = 20
+
+FIELDS = ["name", "calls", "took_ns", "system_us", "slowest_ns", "preempted", "given_up"]
+Worker = collections.namedtuple("Worker", FIELDS, defaults=[None] * 3)
+
+
+def workers(program, threads=2):
+    """What full_speed counted itself, once it has made all its calls."""
+    wait_until(lambda: program.stdout_text.count("\n") == threads, deadline=120, what="full_speed has made its calls")
+    rows = [line.split(":") for line in program.stdout_text.splitlines()]
+    return [Worker(name, *map(int, rest)) for name, *rest in rows]
+
+
+def settled(service, made):
+    """The live row of the one process when all its calls are accounted for."""
+    (row,) = service.rows("processes")
+    return row["produced"] == made == row["stored"] + row["lost"] and row
+
+
+def loss_by_reason(rows):
+    reasons = collections.Counter()
+    for row in rows:
+        reasons[row["reason"]] += row["count"]
+    return {reason: count for reason, count in reasons.items() if count}
+
+
+def calls_in(path):
+    with h5py.File(path) as file:
+        return int(file["rank_region_index/event_counts"][()].sum()), len(file["events/start_times"])
+
+
+def test_at_full_speed_every_call_is_stored_or_counted_and_all_counters_agree(service, capsys):
+    program = service.start(service.api("full_speed"), "-t", 2, "-n", PAIRS, "-w", stdin=-1)
+    kept = KeptSpool(service)
+    wait_until(kept.found, what="the spool is there")
+    made = workers(program)
+    assert [worker.calls for worker in made] == [PAIRS, PAIRS]
+
+    live = wait_until(lambda: settled(service, 2 * PAIRS), what="the live row accounts for every call")
+    lost, stored = live["lost"], live["stored"]
+    with capsys.disabled():
+        pace = 2 * PAIRS / max(worker.took_ns for worker in made) * 1e3
+        print(f" lost/produced = {lost}/{2 * PAIRS} = {lost / (2 * PAIRS):.4f} at {pace:.0f} calls/us ", end="")
+    by_reason = loss_by_reason(service.rows("loss"))
+    assert sum(by_reason.values()) == lost and by_reason.keys() <= {"ring full"}
+    (ps,) = json.loads(service.command("ps", "--json"))["rows"]
+    assert (ps["produced"], ps["stored"], ps["lost"]) == (2 * PAIRS, stored, lost)
+
+    program.stdin.close()
+    program.ends()
+    path = service.run_file(deadline=120)
+    assert calls_in(path) == (stored, stored)
+    file = RunFile(path)
+    (process,) = file.table("processes")
+    assert (process["produced"], process["stored"], process["lost"]) == (2 * PAIRS, stored, lost)
+    assert loss_by_reason(file.table("loss")) == by_reason
+    spool = kept.read()
+    assert spool.ended
+    assert sum(spool.calls.values()) == stored
+    assert (spool.produced, spool.lost) == (2 * PAIRS, by_reason)
+    for ring, ledger in spool.ledgers.items():
+        assert ledger.stored == spool.calls[ring] and ledger.produced == ledger.stored + sum(ledger.lost.values())
+
+
+def test_dropped_calls_ask_nothing_of_the_kernel(service):
+    """A ring that stays full wakes its daemon once; without that, each call it drops would cost two system calls."""
+    os.kill(service.daemon.pid, signal.SIGSTOP)
+    program = service.start(service.api("full_speed"), "-t", 2, "-n", 10**6, "-w", stdin=-1)
+    made = workers(program)
+    assert all(worker.system_us < 100_000 for worker in made), made
+    os.kill(service.daemon.pid, signal.SIGCONT)
+    live = wait_until(lambda: settled(service, 2 * 10**6), what="the live row accounts for every call")
+    assert live["lost"] > 10**6
+    program.stdin.close()
+    program.ends()
