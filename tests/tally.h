@@ -71,8 +71,8 @@ __attribute__((constructor)) static void tally_open(void)
         if (tally_ == MAP_FAILED)
             abort();
     }
-    tally_->pid = (uint64_t)getpid();
     tally_->rank = rank ? atoll(rank) : -1;
+    __atomic_store_n(&tally_->pid, (uint64_t)getpid(), __ATOMIC_RELEASE);  // last: readers pass over a tally without
 }
 
 static inline struct tally_thread *tally_self(void)

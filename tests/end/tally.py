@@ -58,7 +58,8 @@ def read(path):
 
 def read_all(directory):
     """Tallies by rank (by pid where there is no launcher)."""
-    tallies = [read(path) for path in directory.glob("*.tally")]
+    whole = [path for path in directory.glob("*.tally") if path.stat().st_size == TALLY.itemsize]
+    tallies = [tally for tally in map(read, whole) if tally.pid]  # the others are being made
     by = {t.rank if t.rank >= 0 else t.pid: t for t in tallies}
     assert len(by) == len(tallies), "two tallies of one rank"
     return by
