@@ -3,9 +3,9 @@
 #define SL_STORAGE_SPOOL_FRAME_H
 
 #include <stdint.h>
+#include <zlib.h>
 
 #include "proto/layout.h"
-#include "storage/crc.h"
 
 #define FRAME_MARKER        0x4d52464cu  // "LFRM"
 #define FRAME_ALIGN(length) (((length) + 7) & ~(size_t)7)
@@ -58,7 +58,8 @@ SL_ASSERT_SIZE(frame_base, 24);
 
 static inline uint32_t frame_crc(const struct frame_header *header, const void *payload)
 {
-    return crc_update(crc_update(0, &header->type, 4 + sizeof header->length), payload, header->length);
+    uLong crc = crc32(0, (const Bytef *)&header->type, 4 + sizeof header->length);
+    return (uint32_t)crc32(crc, payload, header->length);
 }
 
 #endif
