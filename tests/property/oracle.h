@@ -40,7 +40,8 @@ enum oracle_loss { RING_FULL, NO_RING, IN_SIGNAL, NO_ROW, TOO_DEEP, LOSSES };
 enum { O_PLACES(O_PLACE) O_PLACE_COUNT };
 
 struct o_entry {
-    int thread;  // that entered it
+    int thread;    // that entered it
+    bool by_next;  // by another function than the others, so in another frame
     uint32_t region;
     uint64_t start, suspended;
     int crossed;
@@ -262,10 +263,10 @@ static struct o_record o_record_of(const struct o_lane *lane, uint32_t task, uin
     return record;
 }
 
-static void o_push(struct o_thread *thread, struct o_lane *lane, uint32_t region, uint64_t now)
+static void o_push(struct o_thread *thread, struct o_lane *lane, uint32_t region, bool by_next, uint64_t now)
 {
     lane->stack[lane->held++] =
-        (struct o_entry){.thread = (int)thread->index, .region = region, .start = now, .suspended = lane->suspended};
+        (struct o_entry){.thread = (int)thread->index, .by_next = by_next, .region = region, .start = now, .suspended = lane->suspended};
     lane->since = now;
 }
 
@@ -312,7 +313,7 @@ static void o_enter(struct o_thread *thread, uint32_t region, uint64_t now)
     if (lane->held == lane->room)
         lane->beyond++;
     else
-        o_push(thread, lane, region, now);
+        o_push(thread, lane, region, false, now);
 }
 
 static void o_unmatched(struct o_thread *thread, uint32_t region, uint64_t now)
@@ -394,12 +395,12 @@ static void o_next(struct o_thread *thread, uint32_t region, uint64_t now)
         o_lose(thread, TOO_DEEP);
     } else if (!lane->held) {
         o_unmatched(thread, region, now);
-        o_push(thread, lane, region, now);
+        o_push(thread, lane, region, true, now);
     } else {
         o_put_call(thread, o_record_of(lane, o_lane_task(thread), lane->held - 1, CALL, now),
                    lane->stack[lane->held - 1].thread != (int)thread->index);
         lane->held--;
-        o_push(thread, lane, region, now);
+        o_push(thread, lane, region, true, now);
     }
 }
 

@@ -641,6 +641,10 @@ static void do_jump(struct actor *self)
 
 static enum op some_op(void)
 {
+    if (!ops_done)
+        return OP_ENTER;  // makes the segment
+    if (ops_done == 1 && vast)
+        return OP_VAST;
     uint32_t at = below(weight_sum);
     enum op op = 0;
     while (at >= weights[op])
@@ -720,7 +724,7 @@ __attribute__((noipa)) static void perform(struct actor *self, enum op op)
 
 static struct actor *some_actor(struct actor *self)
 {
-    if (!once_in(6))
+    if (ops_done < 2 || !once_in(6))
         return self;
     struct actor *chosen = &actors[below(ACTORS)];
     return chosen->alive ? chosen : self;
@@ -739,7 +743,6 @@ static void act(struct actor *self)
         }
         enum op op = some_op();
         ops_left--;
-        ops_done++;
         if (op != OP_END) {
             perform(self, op);
         } else if (self != actors) {
@@ -748,6 +751,7 @@ static void act(struct actor *self)
             sem_post(&actors[0].go);
             return;
         }
+        ops_done++;
     }
     if (self != actors)
         hand_over(self, actors);
@@ -798,9 +802,6 @@ static void run_program(void)
 
     model_init(&w.model, SL_CLOCK_MONOTONIC, 0, 0);
     w.process = model_add_process(&w.model, &(struct process_facts){.pid = (uint32_t)getpid(), .clock = SL_CLOCK_MONOTONIC});
-    perform(actors, OP_ENTER);  // the segment is made now
-    if (vast)
-        perform(actors, OP_VAST);
     act(actors);
     if (crowded)
         crowd(false);

@@ -101,21 +101,35 @@ static void check_text(const char *what, const char *found, const char *wanted, 
         fail("%s %u: \"%s\" (%zu bytes), not \"%s\" (%zu)", what, index, found, strlen(found), wanted, strlen(wanted));
 }
 
+// Two entries of one region, frame and tick: readers cannot tell that from an entry that is being moved, and show it once.
+static bool is_taken_for_copy(const struct o_entry *entry, const struct o_entry *beneath)
+{
+    return entry->start == beneath->start && entry->region == beneath->region && entry->thread == beneath->thread &&
+           entry->by_next == beneath->by_next;
+}
+
 static void check_lane(const struct sl_lane *shared, uint32_t entries, const struct o_lane *lane, uint32_t task, uint32_t thread,
                        const char *what, uint32_t index)
 {
     static struct lane_view view;
     lanes_read(&w.segment, shared, entries, &view);
     EQUAL("moving", view.moving, 0, "%s %u", what, index);
-    EQUAL("depth", view.depth, lane->held, "%s %u", what, index);
     EQUAL("too deep", view.too_deep, lane->beyond, "%s %u", what, index);
     EQUAL("task", view.task, task, "lane of %s %u", what, index);
     EQUAL("thread", view.thread, thread, "lane of %s %u", what, index);
     EQUAL("since", view.since, lane->since, "%s %u", what, index);
-    for (uint32_t i = 0; i < view.depth; i++) {
-        EQUAL("region", view.calls[i].region, lane->stack[i].region, "%s %u, open call %u of %u", what, index, i, view.depth);
-        EQUAL("start", view.calls[i].start, lane->stack[i].start, "%s %u, open call %u of %u", what, index, i, view.depth);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < lane->held; i++) {
+        const struct o_entry *entry = &lane->stack[i];
+        if (i && is_taken_for_copy(entry, entry - 1))
+            continue;
+        if (seen == view.depth)
+            fail("%s %u: only %u calls are open, not %u", what, index, view.depth, lane->held);
+        EQUAL("region", view.calls[seen].region, entry->region, "%s %u, open call %u of %u", what, index, i, view.depth);
+        EQUAL("start", view.calls[seen].start, entry->start, "%s %u, open call %u of %u", what, index, i, view.depth);
+        seen++;
     }
+    EQUAL("depth", view.depth, seen, "%s %u", what, index);
 }
 
 static void check_task_row(struct sl_task_row *shared, const struct o_task *task, bool crowded)
