@@ -8,6 +8,7 @@ DESTDIR ?=
 CC      ?= cc
 CXX     ?= c++
 MPICC   ?= mpicc
+OBJCOPY ?= objcopy
 PYTHON  ?= python3
 CFLAGS  ?= -O2 -g
 SETARCH ?= setarch -R
@@ -106,7 +107,13 @@ $(O)/lib/libscoped_lane.so: $(call objects,$(client_sources)) $(client_map)
 		$(addprefix -Wl$(comma)--version-script=,$(client_map)) $(filter %.o,$^) -o $@.0 -lpthread
 	$(Q)ln -sf libscoped_lane.so.0 $@
 
+# For users: one object, in which only the public names are left. For our tests: all of them.
 $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
+	@mkdir -p $(@D)
+	$(Q)$(LD) -r $^ -o $(@D)/scoped_lane.o && $(OBJCOPY) --localize-hidden $(@D)/scoped_lane.o
+	$(Q)rm -f $@ && ar rcs $@ $(@D)/scoped_lane.o
+
+$(O)/lib/libclient.a: $(call objects,$(client_sources))
 	$(archive)
 
 $(O)/lib/libdaemon.a: $(call objects,$(daemon_sources))
@@ -121,7 +128,7 @@ $(O)/bin/scoped-laned: $(O)/daemon/main.o $(O)/lib/libdaemon.a
 $(O)/bin/scoped-lane: $(O)/daemon/cli/main.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a
 	$(call link,$(daemon_libs))
 
-$(O)/tests/unit/%: $(O)/tests/unit/%.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+$(O)/tests/unit/%: $(O)/tests/unit/%.o $(O)/lib/libcli.a $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,$(daemon_libs) -lcriterion)
 
 # The client once more under a fake clock, and the daemon's core: random programs against an oracle.
@@ -135,10 +142,10 @@ $(O)/tests/property/%: $(O)/tests/property/%.o $(patsubst client/%.c,$(O)/faked/
 		$(call objects,$(wildcard daemon/base/*.c daemon/core/*.c))
 	$(call link,-Wl$(comma)--wrap=facts_clock_kind$(comma)--wrap=facts_clock_ns -lpthread)
 
-$(O)/tests/tsan/%: $(O)/tests/tsan/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+$(O)/tests/tsan/%: $(O)/tests/tsan/%.o $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,$(daemon_libs))
 
-$(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/lib/libdaemon.a $(O)/lib/libscoped_lane.a
+$(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,-fsanitize=fuzzer $(daemon_libs))
 
 $(O)/tests/api/%: tests/api/%.c $(O)/lib/libscoped_lane.so

@@ -12,6 +12,8 @@ for file in bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscop
     [ -e "$root/$file" ] || { echo "install: no $file"; exit 1; }
 done
 readelf -d "$root/lib/libscoped_lane.so" | grep -q 'SONAME.*\[libscoped_lane.so.0\]' || { echo "install: soname"; exit 1; }
+stray=$(nm -g --defined-only "$root/lib/libscoped_lane.a" | awk 'NF == 3 && $3 !~ /^sl_/ { print $3 }')
+[ -z "$stray" ] || { echo "install: the static library takes names that are the program's: $stray"; exit 1; }
 ! grep -rn '"proto/' "$root/include" || { echo "install: a header names the source tree"; exit 1; }
 
 cat >"$stage/x.c" <<'C'
