@@ -64,7 +64,7 @@ tsan_programs  := $(call programs,tests/tsan)
 fuzz_programs  := $(call programs,tests/fuzz)
 property_programs := $(call programs,tests/property)
 
-all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/bin/scoped-laned $(O)/bin/scoped-lane
+all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(O)/bin/scoped-laned $(O)/bin/scoped-lane
 examples: $(examples)
 programs: all $(examples) $(tallied) $(api_programs) $(bench_programs)
 
@@ -112,6 +112,14 @@ $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
 	@mkdir -p $(@D)
 	$(Q)$(LD) -r $^ -o $(@D)/scoped_lane.o && $(OBJCOPY) --localize-hidden $(@D)/scoped_lane.o
 	$(Q)rm -f $@ && ar rcs $@ $(@D)/scoped_lane.o
+
+# The library that reads run files, for other programs: the same objects that the command has, public names only.
+run_sources := $(addprefix daemon/storage/,h5.c column.c callstack.c jsonlist.c runread.c runindex.c runlegacy.c runcalls.c runcolumns.c \
+	runlanes.c runowntables.c) $(addprefix daemon/base/,alloc.c buffer.c utf8.c)
+$(O)/lib/libscoped_lane_run.a: $(call objects,$(run_sources))
+	@mkdir -p $(@D)
+	$(Q)$(LD) -r $^ -o $(@D)/scoped_lane_run.o && $(OBJCOPY) --wildcard --keep-global-symbol='sl_*' $(@D)/scoped_lane_run.o
+	$(Q)rm -f $@ && ar rcs $@ $(@D)/scoped_lane_run.o
 
 $(O)/lib/libclient.a: $(call objects,$(client_sources))
 	$(archive)
@@ -226,16 +234,18 @@ man_pages  := $(wildcard docs/man/*.[1-8])
 completion := $(wildcard docs/completion/*)
 units      := $(wildcard docs/systemd/*)
 installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
-	lib/pkgconfig/scoped-lane.pc include/scoped_lane.h $(wire_headers:proto/%=include/scoped_lane/%) \
+	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h include/scoped_lane.h $(wire_headers:proto/%=include/scoped_lane/%) \
 	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
 
 install: all
 	$(Q)install -d $(sort $(dir $(addprefix $(root)/,$(installed))))
 	$(Q)install -m 755 $(O)/bin/scoped-lane $(O)/bin/scoped-laned $(root)/bin
-	$(Q)install -m 644 $(O)/lib/libscoped_lane.so.0 $(O)/lib/libscoped_lane.a $(root)/lib
+	$(Q)install -m 644 $(O)/lib/libscoped_lane.so.0 $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(root)/lib
 	$(Q)ln -sf libscoped_lane.so.0 $(root)/lib/libscoped_lane.so
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/scoped-lane.pc.in >$(root)/lib/pkgconfig/scoped-lane.pc
+	$(Q)for pc in client/scoped-lane daemon/storage/scoped-lane-run; do sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $$pc.pc.in \
+		>$(root)/lib/pkgconfig/$${pc##*/}.pc || exit 1; done
+	$(Q)install -m 644 daemon/storage/scoped_lane_run.h $(root)/include
 	$(Q)$(rewritten) client/scoped_lane.h >$(root)/include/scoped_lane.h
 	$(Q)for h in $(wire_headers:proto/%=%); do $(rewritten) proto/$$h >$(root)/include/scoped_lane/$$h || exit 1; done
 	$(Q)for m in $(man_pages); do install -m 644 $$m $(root)/share/man/man$${m##*.}/ || exit 1; done

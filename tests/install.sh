@@ -41,6 +41,28 @@ build "${CC:-cc}" "$stage/x.c" "$flags"
 build "${CXX:-c++}" "$stage/x.cpp" "$flags"
 build "${CC:-cc}" "$stage/x.c" "-static $static"
 
+# the reading library
+cat >"$stage/read.c" <<'C'
+#include <scoped_lane_run.h>
+
+int main(int count, char **words)
+{
+    char error[SL_RUN_ERROR_MAX];
+    struct sl_run *run;
+    if (count != 2 || sl_run_open(&run, words[1], error) < 0)
+        return 1;
+    int rows = (int)sl_run_row_count(run);
+    sl_run_close(run);
+    return rows != 4;
+}
+C
+unset PKG_CONFIG_SYSROOT_DIR  # HDF5 and jansson are the system's own
+# shellcheck disable=SC2046
+"${CC:-cc}" -Wall -Werror "$stage/read.c" -I"$root/include" -L"$root/lib" $(pkg-config --libs-only-l scoped-lane-run) \
+    $(pkg-config --libs --cflags hdf5-serial jansson) -o "$stage/read"
+"$stage/read" tests/reference/threads.h5
+export PKG_CONFIG_SYSROOT_DIR="$stage"
+
 # the README's program, word for word
 { echo 'static void exchange(void) {}'; sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md; } >"$stage/readme.c"
 OMPI_CC=${CC:-cc} build mpicc "$stage/readme.c" "$flags"
