@@ -19,8 +19,6 @@ static const struct table_column columns[] = {
     {"self_ns", "SELF", TABLE_DURATION},
     {"mean_ns", "MEAN", TABLE_DURATION},
     {"min_ns", "MIN", TABLE_DURATION},
-    {"p50_ns", "P50", TABLE_DURATION},
-    {"p99_ns", "P99", TABLE_DURATION},
     {"max_ns", "MAX", TABLE_DURATION},
     {"imbalance", "IMBALANCE", TABLE_DECIMAL},
     {0},

@@ -1,4 +1,4 @@
-// Runs, processes, regions, the ledger.
+// Runs, processes, the ledger.
 #include "services/query-rows.h"
 
 #include <stdlib.h>
@@ -90,71 +90,6 @@ static void processes_of(struct page *page, struct run *run)
 void rows_processes(struct page *page)
 {
     page_each_run(page, processes_of);
-}
-
-// ---- regions: one row per name over the run's processes that the filter lets pass
-
-struct sums {
-    uint64_t calls, open;
-    int64_t total_ns, self_ns, min_ns, max_ns;
-};
-
-static void add_region(struct run *run, const struct model_process *process, const struct model_region *region, struct sums *sums)
-{
-    if (!region->calls)
-        return;
-    struct sums *sum = &sums[region->name];
-    int64_t minimum = model_length_ns(&run->model, process, region->minimum);
-    int64_t maximum = model_length_ns(&run->model, process, region->maximum);
-    sum->min_ns = !sum->calls || minimum < sum->min_ns ? minimum : sum->min_ns;
-    sum->max_ns = maximum > sum->max_ns ? maximum : sum->max_ns;
-    sum->calls += region->calls;
-    sum->total_ns += model_length_ns(&run->model, process, region->total);
-    int64_t self = region->self;
-    sum->self_ns += self < 0 ? -model_length_ns(&run->model, process, (uint64_t)-self)
-                             : model_length_ns(&run->model, process, (uint64_t)self);
-}
-
-static void region_row(struct page *page, struct run *run, uint32_t name, const struct sums *sum)
-{
-    struct row_key key = {run->number, 0, name};
-    const char *text = run->model.names[name].text;
-    if (!sum->calls || (page->filter->region && strcmp(page->filter->region, text) != 0) || !page_wants(page, &key))
-        return;
-    struct json_writer *json = page->json;
-    jsonw_object(json);
-    jsonw_member_text(json, "run", run->id);
-    row_member_rank(json, "rank", page->filter->has_rank ? page->filter->rank : SL_RANK_NONE, SL_RANK_NONE);
-    jsonw_member_text(json, "name", text);
-    jsonw_member_uint(json, "calls", sum->calls);
-    jsonw_member_int(json, "total_ns", sum->total_ns);
-    jsonw_member_int(json, "self_ns", sum->self_ns);
-    jsonw_member_int(json, "min_ns", sum->min_ns);
-    jsonw_member_int(json, "max_ns", sum->max_ns);
-    jsonw_member_int(json, "mean_ns", sum->total_ns / (int64_t)sum->calls);
-    jsonw_object_end(json);
-}
-
-static void regions_of(struct page *page, struct run *run)
-{
-    struct sums *sums = alloc_zeroed(run->model.name_count, sizeof *sums);
-    for (uint32_t i = 0; i < run->model.process_count; i++) {
-        const struct model_process *process = run->model.processes[i];
-        if (!page_fits(page, process))
-            continue;
-        for (uint32_t id = 0; id < process->region_count; id++)
-            if (process->regions[id].file)
-                add_region(run, process, &process->regions[id], sums);
-        add_region(run, process, &process->other, sums);
-    }
-    for (uint32_t name = 0; name < run->model.name_count; name++)
-        region_row(page, run, name, &sums[name]);
-    free(sums);
-}
-
-void rows_regions(struct page *page)
-{
-    page_each_run(page, regions_of);
 }
 
 // ---- loss

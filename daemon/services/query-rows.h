@@ -19,7 +19,7 @@ void lanes_visit(struct page *page, struct run *run, struct model_process *proce
 // Each writes the rows of its listing that fit the page.
 void rows_runs(struct page *page);
 void rows_processes(struct page *page);
-void rows_regions(struct page *page);
+void rows_regions(struct page *page);  // calls that are open count in open, total and self as of now
 void rows_loss(struct page *page);
 void rows_threads(struct page *page);
 void rows_tasks(struct page *page);

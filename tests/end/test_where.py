@@ -56,3 +56,14 @@ def test_what_the_lanes_of_a_killed_process_were_in_is_still_told(service):
     rows = wait_until(lambda: [r for r in service.rows("where") if r["state"] in ("killed", "vanished")], what="its end is known")
     assert [(r["stack"], r["ranks"]) for r in rows] == [(["deep"], "0")]
     end(programs)
+
+
+def test_regions_counts_calls_that_are_open_up_to_now(service):
+    programs = ranks_in(service, {0: "long", 1: "long"})
+    wait_until(lambda: sum(row["lanes"] for row in service.rows("where")) == 2, what="both are in their regions")
+    row = next(row for row in service.rows("regions") if row["name"] == "long")
+    assert (row["calls"], row["open"], row["min_ns"]) == (0, 2, None)
+    assert 0 < row["self_ns"] == row["total_ns"] and 1 <= row["imbalance"] <= 2
+    later = next(row for row in service.rows("regions") if row["name"] == "long")
+    assert later["total_ns"] > row["total_ns"]
+    end(programs)
