@@ -262,14 +262,19 @@ static bool deeper_than(const struct sl_lane *lane, const struct sl_entry *entry
     return by && by <= limit;
 }
 
-// On the handlers' stack frames say nothing about those of the program's own.
-static bool on_alternate_stack(void)
+static stack_t alternate_stack(void)
 {
     int saved = errno;
     stack_t alternate;
-    bool here = sigaltstack(NULL, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK);
+    if (sigaltstack(NULL, &alternate) != 0 || (alternate.ss_flags & SS_DISABLE))
+        alternate = (stack_t){.ss_flags = SS_DISABLE};
     errno = saved;
-    return here;
+    return alternate;
+}
+
+static bool on_alternate_stack(void)
+{
+    return alternate_stack().ss_flags & SS_ONSTACK;
 }
 
 // Is the same region open once more from the same frame?
@@ -284,27 +289,44 @@ static bool has_twin(struct sl_lane *lane, uint32_t i)
     return false;
 }
 
-// Has a longjmp left this entry behind? Surely so where its frame is gone. An entry of the present frame may be an outer call, and one
-// without a start an enter that this handler has interrupted: those count as left only when the stack would else stay full.
-static bool is_left_behind(struct sl_lane *lane, uint32_t i, uint64_t frame, bool insist)
+// Which entries of a full stack has a longjmp left behind? Marked ones, and those whose frame is deeper than the present one and so is
+// gone. Where that does not help and the stack would stay full, doubtful ones too: those that an entry above them, from a shallower
+// frame, says are gone (but a function that only enters for others may have made them), those of handlers on a stack of their own, one
+// region open twice from one frame (but that may be a loop that nests), and those without a start (but that may be an enter that
+// this handler has interrupted).
+struct look {
+    uint32_t frame, shallowest;
+    bool insist;
+    uint32_t handlers, handlers_size;  // where handlers have a stack of their own
+};
+
+static bool is_left_behind(struct look *look, struct sl_lane *lane, uint32_t i)
 {
     const struct sl_entry *entry = lane_entry(lane, i);
-    bool same_frame = entry->frame == (uint32_t)frame;
-    if (deeper_than(lane, entry, frame))
+    if (SL_ENTRY_MARKS(entry->region) || deeper_than(lane, entry, look->frame) || (!entry->start && entry->frame == look->frame))
         return true;
-    if (!entry->start)
-        return same_frame || insist;
-    return insist && same_frame && has_twin(lane, i);
+    if (!look->insist)
+        return false;
+    if (!entry->start || entry->frame - look->handlers < look->handlers_size || deeper_than(lane, entry, look->shallowest))
+        return true;
+    if (lane->task == SL_TASK_NONE)  // a task's entries need not lie on one stack
+        look->shallowest = entry->frame;
+    return has_twin(lane, i);
 }
 
 // A full stack: removes what a longjmp has left. True when something went, so also what lay above the block's end.
 static bool clean(struct producer *self, struct sl_lane *lane, uint64_t frame)
 {
+    stack_t handlers = alternate_stack();
+    if (handlers.ss_flags & SS_ONSTACK)
+        return false;
+    struct look look = {.frame = (uint32_t)frame, .shallowest = (uint32_t)frame, .insist = self->full_rounds >= FULL_ROUNDS,
+                        .handlers = (uint32_t)(uintptr_t)handlers.ss_sp,
+                        .handlers_size = handlers.ss_flags & SS_DISABLE ? 0 : (uint32_t)handlers.ss_size};
     uint32_t capacity = lane_capacity(lane), depth = sl_load_relaxed(&lane->depth), removed = 0;
-    bool comparable = !on_alternate_stack(), insist = self->full_rounds >= FULL_ROUNDS;
     uint64_t left[(SL_THREAD_ENTRIES + SL_OVERFLOW_ENTRIES) / 64] = {0};
-    for (uint32_t i = 0; i < capacity; i++)
-        if (SL_ENTRY_MARKS(lane_entry(lane, i)->region) || (comparable && is_left_behind(lane, i, frame, insist))) {
+    for (uint32_t i = capacity; i-- > 0;)
+        if (is_left_behind(&look, lane, i)) {
             left[i / 64] |= UINT64_C(1) << i % 64;
             removed++;
         }
