@@ -11,6 +11,8 @@
 #include "core/segment.h"
 #include "tests/place.h"
 
+enum { RECORDED_MAX = 1 << 19 };
+
 static struct place place;
 static struct segment recorded;
 
@@ -60,8 +62,8 @@ static inline uint32_t recorded_all(uint32_t slot, struct sl_record *into, uint3
 
 static inline uint64_t recorded_calls(uint32_t slot)
 {
-    static struct sl_record records[1 << 16];
-    uint32_t count = recorded_all(slot, records, 1 << 16);
+    static struct sl_record records[RECORDED_MAX];
+    uint32_t count = recorded_all(slot, records, RECORDED_MAX);
     uint64_t calls = 0;
     for (uint32_t i = 0; i < count; i++)
         calls += (uint64_t)sl_record_is_call(&records[i]);
@@ -83,8 +85,8 @@ static inline void recorded_expect_ledger(void)
 // The nth record of a kind (from 0) in a slot; fails the test when there is none.
 static inline struct sl_record recorded_nth(uint32_t slot, unsigned kind, uint32_t nth)
 {
-    static struct sl_record records[1 << 16];
-    uint32_t count = recorded_all(slot, records, 1 << 16);
+    static struct sl_record records[RECORDED_MAX];
+    uint32_t count = recorded_all(slot, records, RECORDED_MAX);
     for (uint32_t i = 0; i < count; i++)
         if (sl_record_kind(&records[i]) == kind && nth-- == 0)
             return records[i];
@@ -94,8 +96,8 @@ static inline struct sl_record recorded_nth(uint32_t slot, unsigned kind, uint32
 
 static inline uint32_t recorded_count(uint32_t slot, unsigned kind)
 {
-    static struct sl_record records[1 << 16];
-    uint32_t found = 0, count = recorded_all(slot, records, 1 << 16);
+    static struct sl_record records[RECORDED_MAX];
+    uint32_t found = 0, count = recorded_all(slot, records, RECORDED_MAX);
     for (uint32_t i = 0; i < count; i++)
         found += sl_record_kind(&records[i]) == kind;
     return found;

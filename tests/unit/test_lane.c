@@ -317,6 +317,43 @@ Test(lane, a_stack_full_of_what_longjmp_left_in_the_same_frame_is_cleaned)
     cr_assert_eq(recorded_ring(0)->produced, (uint64_t)exits + 1);
 }
 
+// Calls at several depths of the C stack, each left at any moment; what stays behind lies in frames that come again.
+static long own_exits;
+
+__attribute__((noinline)) static void call_at_levels(sl_region_t a, sl_region_t b, int levels)
+{
+    if (levels)
+        call_at_levels(a, b, levels - 1);
+    for (int i = 0; i < 20; i++) {
+        sl_enter(a);
+        if (rand() % 97 == 0)
+            longjmp(back, 1);
+        sl_enter(b);
+        if (rand() % 97 == 0)
+            longjmp(back, 1);
+        sl_exit(b);
+        sl_exit(a);
+        own_exits += 2;
+    }
+    __asm__ __volatile__("" : : : "memory");
+}
+
+Test(lane, a_stack_full_of_what_longjmp_left_at_several_levels_is_cleaned)
+{
+    setenv("SCOPED_LANE_RING", "16M", 1);
+    sl_region_t outer = sl_region("outer"), a = sl_region("a"), b = sl_region("b");
+    static volatile int rounds;
+    sl_enter(outer);
+    setjmp(back);
+    while (rounds++ < 6000)
+        call_at_levels(a, b, 3);
+    uint64_t lost = recorded_ring(0)->lost[SL_LOST_TOO_DEEP];
+    cr_assert_eq(recorded_ring(0)->produced, (uint64_t)own_exits);
+    cr_assert_lt(lost, (uint64_t)own_exits / 20, "of %ld exits %lu were too deep", own_exits, (unsigned long)lost);
+    sl_exit(outer);
+    cr_assert_eq(recorded_ring(0)->unmatched, 0, "what was open outside is still known");
+}
+
 Test(lane, a_mark_cuts_the_lane_back)
 {
     sl_region_t a = sl_region("a"), b = sl_region("b");
