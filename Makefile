@@ -228,13 +228,15 @@ run-fuzz: $(fuzz_programs)
 
 comma      := ,
 root        = $(DESTDIR)$(PREFIX)
+headers     := client/scoped_lane.h client/scoped_lane_tracker.h
 wire_headers = $(filter proto/%,$(shell $(CC) -MM -I. client/scoped_lane.h))
-rewritten   = sed 's|\#include "proto/|\#include "scoped_lane/|'
+rewritten   = sed 's|\#include "proto/|\#include "scoped_lane/|; s|\#include "client/|\#include "|'
 man_pages  := $(wildcard docs/man/*.[1-8])
 completion := $(wildcard docs/completion/*)
 units      := $(wildcard docs/systemd/*)
 installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
-	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h include/scoped_lane.h $(wire_headers:proto/%=include/scoped_lane/%) \
+	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h \
+	$(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
 	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
 
@@ -246,7 +248,7 @@ install: all
 	$(Q)for pc in client/scoped-lane daemon/storage/scoped-lane-run; do sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $$pc.pc.in \
 		>$(root)/lib/pkgconfig/$${pc##*/}.pc || exit 1; done
 	$(Q)install -m 644 daemon/storage/scoped_lane_run.h $(root)/include
-	$(Q)$(rewritten) client/scoped_lane.h >$(root)/include/scoped_lane.h
+	$(Q)for h in $(headers:client/%=%); do $(rewritten) client/$$h >$(root)/include/$$h || exit 1; done
 	$(Q)for h in $(wire_headers:proto/%=%); do $(rewritten) proto/$$h >$(root)/include/scoped_lane/$$h || exit 1; done
 	$(Q)for m in $(man_pages); do install -m 644 $$m $(root)/share/man/man$${m##*.}/ || exit 1; done
 	$(Q)$(if $(completion),install -m 644 $(completion) $(root)/share/bash-completion/completions)

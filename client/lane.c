@@ -381,7 +381,9 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
 static struct producer *ready(void)
 {
     struct producer *self = thread_producer();
-    if (self && self->unannounced)
+    if (!self || self->local)
+        return NULL;
+    if (self->unannounced)
         thread_announce(self);
     return self;
 }

@@ -22,17 +22,55 @@ static unsigned sequence(const unsigned char *text)
     return length;
 }
 
-static uint64_t take_block(void)
+// Names of the segment's rows have blocks of the segment, named by offset; those of rows in private memory have private blocks,
+// named by address. Only asked under the lock: of names that have blocks, or will.
+static bool is_shared(const struct sl_name *name)
 {
-    return blocks_take(&client->names, SL_EXTENT_NAMES, SL_NAME_BLOCK);
+    return (uint64_t)((const char *)name - (const char *)client->segment) < client->size;
+}
+
+static struct sl_name_block *block_at(bool shared, uint64_t block)
+{
+    return shared ? AT(block) : (void *)(uintptr_t)block;
+}
+
+static uint64_t take_private_block(void)
+{
+    if (!client->private_names) {
+        char *blocks = memory_private(16 * SL_NAME_BLOCK);
+        for (int i = 0; blocks && i < 16; i++) {
+            struct sl_name_block *block = (struct sl_name_block *)(void *)(blocks + i * SL_NAME_BLOCK);
+            block->next = client->private_names;
+            client->private_names = (uint64_t)(uintptr_t)block;
+        }
+    }
+    uint64_t block = client->private_names;
+    if (block)
+        client->private_names = block_at(false, block)->next;
+    return block;
+}
+
+static uint64_t take_block(bool shared)
+{
+    return shared ? blocks_take(&client->names, SL_EXTENT_NAMES, SL_NAME_BLOCK) : take_private_block();
+}
+
+static void give_block(bool shared, uint64_t block)
+{
+    if (shared) {
+        blocks_give(&client->names, block);
+    } else {
+        block_at(false, block)->next = client->private_names;
+        client->private_names = block;
+    }
 }
 
 void name_drop(struct sl_name *name)
 {
+    bool shared = name->blocks && is_shared(name);
     for (uint64_t block = name->blocks; block;) {
-        struct sl_name_block *at = AT(block);
-        uint64_t next = at->next;
-        blocks_give(&client->names, block);
+        uint64_t next = block_at(shared, block)->next;
+        give_block(shared, block);
         block = next;
     }
     sl_store_relaxed(&name->blocks, 0);
@@ -46,21 +84,34 @@ struct sink {
     struct sl_name *name;
     struct sl_name_block *block;
     uint32_t used;  // bytes in the present place
-    bool full;
+    bool shared, full;
 };
+
+static struct sink sink_open(struct sl_name *name, bool is_short)
+{
+    name_drop(name);
+    struct sink sink = {.name = name, .shared = !is_short && is_shared(name)};
+    uint64_t first = is_short ? 0 : take_block(sink.shared);
+    if (first) {
+        sink.block = block_at(sink.shared, first);
+        sl_store_relaxed(&sink.block->next, 0);
+        sl_store_relaxed(&name->blocks, first);
+    }
+    return sink;
+}
 
 static void put(struct sink *sink, const char *bytes, unsigned length)
 {
     for (unsigned i = 0; i < length && !sink->full; i++) {
         if (sink->block && sink->used == SL_NAME_BLOCK_TEXT) {
-            uint64_t next = take_block();
+            uint64_t next = take_block(sink->shared);
             if (!next) {
                 sink->full = true;
                 return;
             }
             sl_store_relaxed(&sink->block->next, next);
             SL_TESTPOINT_(name_chained);
-            sink->block = AT(next);
+            sink->block = block_at(sink->shared, next);
             sl_store_relaxed(&sink->block->next, 0);
             sink->used = 0;
         }
@@ -88,16 +139,7 @@ bool name_is_short(const char *text)
 
 void name_store(struct sl_name *name, const char *text)
 {
-    name_drop(name);
-    struct sink sink = {.name = name};
-    if (!name_is_short(text)) {
-        uint64_t first = take_block();
-        if (first) {
-            sink.block = AT(first);
-            sl_store_relaxed(&sink.block->next, 0);
-            sl_store_relaxed(&name->blocks, first);
-        }
-    }
+    struct sink sink = sink_open(name, name_is_short(text));
     size_t room = sink.block ? SL_NAME_LENGTH_LIMIT : SL_NAME_INLINE;
     for (const unsigned char *at = (const unsigned char *)text; *at && !sink.full;) {
         unsigned good = sequence(at);
@@ -110,4 +152,37 @@ void name_store(struct sl_name *name, const char *text)
             name->length = whole;  // cut at a character
         at += good ? good : 1;
     }
+}
+
+// The next piece of a name's text; `block` starts as name->blocks. NULL at the end.
+static const char *next_piece(const struct sl_name *name, uint64_t *block, uint32_t done, uint32_t *length)
+{
+    uint32_t left = name->length - done;
+    *length = left < SL_NAME_BLOCK_TEXT ? left : SL_NAME_BLOCK_TEXT;
+    if (!left)
+        return NULL;
+    if (!name->blocks)
+        return name->text;
+    if (!*block)
+        return NULL;
+    const struct sl_name_block *at = block_at(is_shared(name), *block);
+    *block = at->next;
+    return at->text;
+}
+
+void name_copy(struct sl_name *to, const struct sl_name *from)
+{
+    struct sink sink = sink_open(to, !from->blocks);
+    uint64_t block = from->blocks;
+    uint32_t length, done = 0;
+    for (const char *piece; (piece = next_piece(from, &block, done, &length)); done += length)
+        put(&sink, piece, sink.block || done + length <= SL_NAME_INLINE ? length : 0);
+}
+
+void name_read(const struct sl_name *name, char *into)
+{
+    uint64_t block = name->blocks;
+    uint32_t length, done = 0;
+    for (const char *piece; (piece = next_piece(name, &block, done, &length)); done += length)
+        memcpy(into + done, piece, length);
 }

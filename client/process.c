@@ -18,7 +18,10 @@ struct client *client;
 struct producer client_idle;
 SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_ = &client_idle.hot;
 
-static bool has_recorded;  // in ordinary memory: a fork child whose `client` is zeroed knows by it what it is
+// In ordinary memory: a fork child whose `client` is zeroed knows by them what it is.
+static bool has_recorded;
+static int was_off;  // why this process, or the parent it inherits from, does not record; 0 not decided
+static uint32_t generations;
 
 static void set_mask(int how, const uint64_t *set, uint64_t *old)
 {
@@ -87,10 +90,29 @@ uint64_t client_ticks(void)
     return client->clock == SL_CLOCK_MONOTONIC ? (uint64_t)facts_clock_ns(CLOCK_MONOTONIC) : sl_ticks_();
 }
 
+void client_anchor(uint64_t *ticks, int64_t *ns)
+{
+    uint64_t shortest = UINT64_MAX;
+    for (int tries = 0; tries < 4; tries++) {  // the closest pair: something may come in between
+        uint64_t before = client_ticks();
+        int64_t now_ns = facts_clock_ns(CLOCK_MONOTONIC);
+        uint64_t width = client_ticks() - before;
+        if (width < shortest) {
+            shortest = width;
+            *ticks = before + width / 2;
+            *ns = now_ns;
+        }
+        if (width < 500)
+            break;
+    }
+}
+
 static bool off(int error)
 {
-    client->phase = CLIENT_OFF;
-    client->off_errno = error;
+    was_off = client->off_errno = error;
+    if (client->phase == CLIENT_LOCAL)
+        return false;
+    sl_store_relaxed(&client->phase, CLIENT_OFF);
     sl_store_relaxed(&client_idle.hot.off, 1);
     return false;
 }
@@ -102,10 +124,40 @@ static void tell_facts(void)
     strings_add(SL_STRING_META, SL_META_DIRECTORY, facts->directory, "", -1);
 }
 
-bool client_start(void)
+void client_live(void)
 {
-    if (client->phase != CLIENT_NEW)
-        return client->phase == CLIENT_RECORDING;
+    if (!client->generation) {
+        client->generation = generations++ % 31 + 1;
+        client->clock = facts_clock_kind();
+        client_anchor(&client->anchor_ticks, &client->anchor_ns);
+    }
+    if (!client->key_made && pthread_key_create(&client->key, thread_ended) == 0)
+        client->key_made = 1;
+}
+
+void client_stir(void)
+{
+    sl_store_release(&client->epoch, client->epoch + 1);
+    for (struct producer *thread = client->producers; thread; thread = thread->next) {
+        sl_store_relaxed(&thread->hot.off, 0);
+        sl_store_relaxed(&thread->hot.lane, NULL);
+    }
+}
+
+static int make_segment(void)
+{
+    int result = attach_socket();
+    if (result < 0)
+        return result;
+    client_live();
+    result = segment_create();
+    if (result < 0)
+        attach_sorry(-result);
+    return result;
+}
+
+static bool start(void)
+{
     struct facts *facts = facts_get();
     bool forked = has_recorded;
     client->file = client->socket = client->wake[0] = client->wake[1] = -1;
@@ -117,32 +169,31 @@ bool client_start(void)
         facts->fork_depth++;
     if (forked)
         facts->run_key[0] = 0;  // the daemon finds the parent's run; a launcher's variables were the parent's
-    client->clock = facts_clock_kind();
-    client->generation = facts->fork_depth & 63;
-    int result = attach_socket();
+    int result = make_segment();
     if (result < 0)
         return off(-result);
-    result = segment_create();
-    if (result < 0) {
-        attach_sorry(-result);
-        return off(-result);
-    }
-    if (!client->key_made && pthread_key_create(&client->key, thread_ended) == 0)
-        client->key_made = 1;
     tell_facts();
     regions_publish_all();
     has_recorded = true;
-    client->phase = CLIENT_RECORDING;
+    sl_store_release(&client->phase, CLIENT_RECORDING);
     sl_store_relaxed(&client_idle.hot.off, 0);  // a fork child inherits it from a parent that was off
     sl_store_release(&client->segment->magic, SL_MAGIC);  // last: from here on a daemon may adopt it
     SL_TESTPOINT_(magic_written);
     attach_hello();
+    client_stir();  // threads registered before, for trackers, come over
     return true;
+}
+
+bool client_start(void)
+{
+    if (client->phase != CLIENT_NEW)
+        return client->phase == CLIENT_RECORDING;
+    return was_off && !has_recorded ? off(was_off) : start();
 }
 
 SL_PUBLIC int sl_is_active(void)
 {
-    return client && client->phase == CLIENT_RECORDING;
+    return client && sl_load_relaxed(&client->phase) == CLIENT_RECORDING;
 }
 
 SL_PUBLIC int sl_attach(void)
@@ -151,11 +202,7 @@ SL_PUBLIC int sl_attach(void)
     if (!client_begin())
         return -ENOMEM;
     client_lock(&guard);
-    if (client->phase == CLIENT_OFF && client->off_errno != EPERM) {
-        client->phase = CLIENT_NEW;
-        sl_store_relaxed(&client_idle.hot.off, 0);
-    }
-    bool recording = client_start();
+    bool recording = client->phase == CLIENT_RECORDING || start();
     int result = recording ? 0 : -client->off_errno;
     client_unlock(&guard);
     return result;

@@ -153,11 +153,17 @@ uint32_t word_intern(const char *word)
         memcpy(made->text, word, length);
         made->length = (uint32_t)length;
         id = word_count + 1;
-        strings_add(SL_STRING_WORD, id, made->text, "", -1);
+        if (client->phase == CLIENT_RECORDING)
+            strings_add(SL_STRING_WORD, id, made->text, "", -1);
         sl_store_release(&word_count, id);
     }
     client_unlock(&guard);
     return id;
+}
+
+const char *word_text(uint32_t id)
+{
+    return id && id <= sl_load_acquire(&word_count) ? words[id - 1].text : "task";
 }
 
 void regions_publish_all(void)

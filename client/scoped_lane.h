@@ -24,6 +24,8 @@
 #include "proto/record.h"
 #include "proto/ring.h"
 
+#include "client/scoped_lane_tracker.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -59,6 +61,7 @@ SL_PUBLIC void sl_unwind(sl_mark_t mark);
 // ---- the process and its threads
 
 SL_PUBLIC void sl_thread_name(const char *name);  // of the calling thread; UTF-8, any length, the last one wins
+SL_PUBLIC void sl_thread_daemon(int is_daemon);   // of the calling thread: nobody waits for its end
 SL_PUBLIC void sl_rank(int64_t rank);             // the process's rank in its run; the launcher's variables set it otherwise
 SL_PUBLIC int sl_is_active(void);                 // 1 while this process records
 // Looks for a daemon again, after there was none at start. 0 when the process records now, else -errno.
@@ -82,7 +85,8 @@ SL_PUBLIC sl_task_t sl_task_current(void);
 #endif
 
 // The calling thread's private state: what the inline code needs. `lane` is NULL wherever the cold path has to decide: not
-// registered yet, recording off, child of a fork, no ring, no usable counter.
+// registered yet, recording off, child of a fork, no ring, no usable counter. Other threads of the process may take `lane` and
+// `off` away, so that the next call looks at what has changed.
 struct sl_producer {
     struct sl_lane *lane;
     struct sl_ring *ring;
@@ -104,6 +108,8 @@ extern SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_;
 SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame);
 SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now);  // now 0: not read yet
 SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame);
+SL_PUBLIC int sl_thread_started_(int is_detached);   // 0 while off; for libscoped_lane_threads.so, as is the next one
+SL_PUBLIC int sl_thread_detached_(uint64_t ident);   // 0: no such thread is registered
 SL_PUBLIC int sl_busy_(uint64_t frame);  // an append finds another in progress: 1 go on, 0 dropped and counted
 SL_PUBLIC int sl_room_(uint64_t head);   // 1 there is room, 0 dropped and counted
 
@@ -183,9 +189,9 @@ static inline void sl_append_call_(struct sl_producer *self, struct sl_lane *lan
 static inline void sl_enter(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
-    struct sl_lane *lane = self->lane;
+    struct sl_lane *lane = sl_load_relaxed(&self->lane);
     if (sl_unlikely(!lane)) {
-        if (!self->off)
+        if (!sl_load_relaxed(&self->off))
             sl_enter_cold_(region, sl_frame_());
         return;
     }
@@ -210,9 +216,9 @@ static inline void sl_enter(sl_region_t region)
 static inline void sl_exit(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
-    struct sl_lane *lane = self->lane;
+    struct sl_lane *lane = sl_load_relaxed(&self->lane);
     if (sl_unlikely(!lane)) {
-        if (!self->off)
+        if (!sl_load_relaxed(&self->off))
             sl_exit_cold_(region, 0);
         return;
     }
@@ -239,9 +245,9 @@ static inline void sl_exit(sl_region_t region)
 static inline void sl_next(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
-    struct sl_lane *lane = self->lane;
+    struct sl_lane *lane = sl_load_relaxed(&self->lane);
     if (sl_unlikely(!lane)) {
-        if (!self->off)
+        if (!sl_load_relaxed(&self->off))
             sl_next_cold_(region, 0, sl_frame_());
         return;
     }

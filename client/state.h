@@ -3,7 +3,10 @@
 // outlive a fork (the table of regions, the facts read from the environment) lies in ordinary memory of its own file.
 //
 // The process's state:   NEW ──no daemon, off, setuid──> OFF ──sl_attach──> NEW
-//                         └──segment made──> RECORDING
+//                         │                               └──a tracker──> LOCAL ──sl_attach──┐
+//                         └──segment made──> RECORDING <─────────────────────────────────────┘
+//
+// LOCAL: there is no segment, hence no ring and no call; threads and tasks are known to trackers only.
 #ifndef SL_CLIENT_STATE_H
 #define SL_CLIENT_STATE_H
 
@@ -16,27 +19,33 @@
 #include "client/scoped_lane.h"
 #include "proto/segment.h"
 
-enum client_phase { CLIENT_NEW = 0, CLIENT_OFF = 1, CLIENT_RECORDING = 2 };
+enum client_phase { CLIENT_NEW = 0, CLIENT_OFF = 1, CLIENT_RECORDING = 2, CLIENT_LOCAL = 3 };
 
 // One thread's private page.
 struct producer {
     struct sl_producer hot;     // first: sl_self_ points here
     struct sl_lane *lane;       // the present lane, also where hot.lane is NULL; NULL itself when there is none
-    struct sl_thread_row *row;  // NULL when there was no memory for one
+    struct sl_thread_row *row;  // in the segment, else own_row
     uint32_t tid;               // 0: this page is free, or a fork wiped it
-    uint32_t index;             // of the thread
+    uint32_t index;             // of the thread in the segment
+    uint32_t serial;            // number of the thread in the process, from 0, whatever becomes of segments
+    uint32_t seen;              // the client's epoch this thread has acted on
+    uint32_t local;             // 1: registered without a segment
+    uint32_t daemon_told;       // 1: the program itself said whether it is a daemon
     uint32_t slot;              // number of its slot, SL_RING_FREE none
     uint32_t unannounced;       // 1: the THREAD record of this owner did not fit yet
-    uint64_t task;              // handle of the current task, 0 none
+    uint64_t task;              // handle of the current task, 0 none; trackers read it too
     uint64_t woken;             // 1 + tail when the daemon was last woken: once is enough until it has moved
     uint64_t dropped_head;      // head when the latest nested append was dropped
     uint32_t full_rounds;       // too deep enters that followed a too deep exit, since the stack was less than full
     uint32_t left_full;         // 1: the latest call on a full stack was such an exit
     uint32_t unaccounted;       // too deep enters whose level went when the stack was cleaned: their exits may still come
     struct producer *next_free;
+    struct producer *next, *previous;  // of the registered ones
     uint64_t free_tasks[16];  // offsets of rows this thread may take without the lock
     uint32_t free_task_count;
-    struct sl_lane rowless;  // stands in for the lane of a task that got no row
+    struct sl_lane rowless;  // stands in for the lane of a task that has none in the segment
+    struct sl_thread_row own_row;
 };
 
 // Rows of one kind: carved from extents that double, then reused once the daemon has them.
@@ -56,13 +65,24 @@ struct blocks {
     uint64_t extent_bytes;
 };
 
+#define TASK_PAUSED    0x80000000u  // in sl_lane.stepping: the step is interrupted by a nested one
+#define TASK_UNIT_BITS 6            // rows lie at multiples of 64 bytes
+
+// Rows of tasks that only trackers follow: while there is no segment, or no room in it.
+#define LOCAL_TASK_BYTES offsetof(struct sl_task_row, stack)  // no call is open in them
+struct local_tasks {
+    char *base;
+    uint64_t size, reserved;
+    uint64_t free;  // 1 + offset of a free row, which holds the next in `created`
+    uint32_t count;
+};
+
 // The process.
 struct client {
     uint32_t phase;
     uint32_t lock;
     int32_t off_errno;
     uint32_t clock;  // enum sl_clock_kind
-    uint32_t generation;  // of the segment, by forks followed: in the top 6 bits of task handles
     struct sl_segment *segment;
     uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end
     uint64_t size;            // bytes allocated
@@ -88,6 +108,16 @@ struct client {
     struct pool threads, tasks;
     struct blocks names, stacks;
     struct producer *free_producers;
+    struct producer *producers;  // registered threads
+    uint32_t epoch;              // rises when threads have something new to look at: a tracker, a segment
+    uint32_t generation;         // 1 … 31, another one than the parent's: part of task handles
+    struct sl_tracker *trackers, *free_trackers;
+    uint32_t trackers_installed;
+    struct local_tasks local_tasks;
+    uint64_t private_names;  // free blocks of names outside the segment
+    uint64_t anchor_ticks;   // read together at the start
+    int64_t anchor_ns;
+    double ns_per_tick;      // measured a little later; 0 before
     pthread_key_t key;
     uint32_t key_made;
 };
@@ -103,6 +133,12 @@ static inline struct producer *producer_self(void)
 {
     struct producer *self = (struct producer *)(void *)sl_self_;
     return self->tid ? self : NULL;
+}
+
+static inline bool task_is_local(const struct sl_task_row *row)
+{
+    const struct local_tasks *local = &client->local_tasks;
+    return (uint64_t)((const char *)row - sl_load_relaxed(&local->base)) < sl_load_relaxed(&local->size);
 }
 
 static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
@@ -137,7 +173,10 @@ void client_lock(struct guard *guard);   // signals blocked, cancellation off, e
 bool client_try_lock(struct guard *guard);
 void client_unlock(struct guard *guard);
 bool client_start(void);                 // under the lock: NEW -> RECORDING or OFF; true when recording
+void client_live(void);                  // under the lock: what RECORDING and LOCAL have in common
+void client_stir(void);                                  // under the lock: every registered thread's next call takes the cold path
 uint64_t client_ticks(void);
+void client_anchor(uint64_t *ticks, int64_t *ns);  // both clocks at one moment
 
 // ---- memory.c: private memory, straight from the kernel, never given back
 void *memory_wiped(size_t size);    // zero; a fork child finds it zero again. NULL when there is none
@@ -164,6 +203,7 @@ bool attach_wake(void);   // a ring is half full: false when the daemon is awake
 // ---- regions.c: under the lock, but for the two that take it
 uint32_t region_intern(const char *name, const char *file, int line);
 uint32_t word_intern(const char *word);  // task kinds; 0 when there are too many
+const char *word_text(uint32_t id);      // "task" for 0; lives as long as the process
 void regions_publish_all(void);          // copies the tables into a new segment
 bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const char *file, int line);
 
@@ -171,10 +211,14 @@ bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const 
 void name_store(struct sl_name *name, const char *text);
 void name_drop(struct sl_name *name);
 bool name_is_short(const char *text);
+void name_copy(struct sl_name *to, const struct sl_name *from);
+void name_read(const struct sl_name *name, char *into);  // all of its length, no zero behind
 
 // ---- thread.c
 struct producer *thread_producer(void);  // the calling thread's, registered if need be; NULL while off
+struct producer *thread_register(void);  // under the lock, RECORDING or LOCAL: the same, also where trackers alone want it
 void thread_announce(struct producer *self);
+void thread_store_comm(struct sl_thread_row *row, const char *comm);  // the kernel's name, where it is another one; under the lock
 void thread_ended(void *page);           // destructor of the thread's key
 
 // ---- lane.c
@@ -183,6 +227,18 @@ void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now);  // wh
 void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes back; under the lock
 
 // ---- task.c
+struct sl_task_row *task_row(sl_task_t task);                 // NULL when it has none, or has ended
 void task_thread_ended(struct producer *self, uint64_t now);  // steps in progress end, cached rows go back
+
+// ---- local.c: without a segment; under the lock
+bool local_begin(void);  // NEW or OFF -> LOCAL; true in LOCAL and RECORDING
+struct sl_task_row *local_task_take(void);
+void local_task_give(struct sl_task_row *row);
+
+// ---- tracker.c: what trackers have to hear; under the lock
+void tracker_thread_seen(struct producer *self);   // registered, or told of a new epoch
+void tracker_thread_ended(struct producer *self);
+void tracker_task_seen(struct sl_task_row *row);   // created, or stepped for the first time in a new epoch
+void tracker_task_ended(struct sl_task_row *row);  // before the row is given away
 
 #endif

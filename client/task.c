@@ -2,17 +2,17 @@
 // own order (a coroutine cannot run twice at once), so a row needs no lock. What does not fit the row's state (a step out of
 // a task that is not the current one, a step into one that is being stepped) is counted and ignored.
 //
-// A handle names the row and the index it had:   generation (6 bits) · offset / 64 (26) · index (32)
-// where they disagree, the row has been recycled and the call does nothing. The generation is that of the segment: handles from
+// A handle names the row and the index it had:   local (1 bit) · generation (5) · offset / 64 (26) · index (32)
+// where they disagree, the row has been recycled and the call does nothing. The generation is that of the process: handles from
 // before a fork mean nothing in the child. A task that got no row has all ones for an offset: its steps only switch
-// the lane off, its calls count as "no row".
+// the lane off, its calls count as "no row". So do those of a task whose row is local, in private memory for trackers to read: no
+// lane of its own stands in the segment.
 #include <string.h>
 
 #include "client/state.h"
 
 #define NO_ROW    0x3ffffffu
-#define PAUSED    0x80000000u  // in sl_lane.stepping: the step is interrupted by a nested one
-#define UNIT_BITS 6
+#define UNIT_BITS TASK_UNIT_BITS
 
 #define LOOKS_FOR_STEP_END 2000  // some microseconds
 
@@ -21,6 +21,12 @@ enum finish { FINISH_ASKED = 1, FINISH_DONE = 2 };  // sl_task_row.finished, 0 b
 static sl_task_t handle_of(uint64_t offset_units, uint32_t index)
 {
     return (uint64_t)client->generation << 58 | offset_units << 32 | index;
+}
+
+static sl_task_t local_handle_of(const struct sl_task_row *row)
+{
+    uint64_t offset = (uint64_t)((const char *)row - client->local_tasks.base);
+    return UINT64_C(1) << 63 | handle_of(offset >> UNIT_BITS, row->index);
 }
 
 static uint64_t units_of(sl_task_t task)
@@ -33,14 +39,20 @@ static bool is_rowless(sl_task_t task)
     return units_of(task) == NO_ROW;
 }
 
+static struct sl_task_row *row_at(uint64_t offset, bool local)
+{
+    if (local)
+        return offset + LOCAL_TASK_BYTES > sl_load_acquire(&client->local_tasks.size) ? NULL : (void *)(client->local_tasks.base + offset);
+    return offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size) ? NULL : AT(offset);
+}
+
 // The row, when the handle still means it.
 static inline struct sl_task_row *row_of(sl_task_t task)
 {
-    uint64_t offset = units_of(task) << UNIT_BITS;
-    if (task >> 58 != client->generation || offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size))
+    if ((task >> 58 & 31) != client->generation)
         return NULL;
-    struct sl_task_row *row = AT(offset);
-    return row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
+    struct sl_task_row *row = row_at(units_of(task) << UNIT_BITS, task >> 63);
+    return row && row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
 }
 
 static void count_refused(struct producer *self)
@@ -58,7 +70,17 @@ static inline struct sl_task_row *row_for(struct producer *self, sl_task_t task)
     return row;
 }
 
+struct sl_task_row *task_row(sl_task_t task)
+{
+    return is_rowless(task) ? NULL : row_of(task);
+}
+
 // ---- steps: scope_profiler.concurrency's rules, see design.md §2
+
+static inline uint32_t thread_for(const struct producer *self, const struct sl_task_row *row)
+{
+    return task_is_local(row) ? self->serial : self->index;
+}
 
 static inline void begin_write(struct sl_lane *lane)
 {
@@ -72,8 +94,10 @@ static inline void end_write(struct sl_lane *lane)
     sl_store_release(&lane->seq, lane->seq + 1);
 }
 
-static inline void open_step(struct producer *self, struct sl_lane *lane, uint64_t now)
+static inline void open_step(struct producer *self, struct sl_task_row *row, uint64_t now)
 {
+    struct sl_lane *lane = &row->lane;
+    uint32_t thread = thread_for(self, row);
     begin_write(lane);
     if (now < lane->last_step_end)
         now = lane->last_step_end;
@@ -84,8 +108,8 @@ static inline void open_step(struct producer *self, struct sl_lane *lane, uint64
     SL_TESTPOINT_(step_suspended_told);
     sl_store_relaxed(&lane->steps, lane->steps + 1);
     sl_store_relaxed(&lane->step_started, now);
-    sl_store_relaxed(&lane->stepping, self->index + 1);
-    sl_store_relaxed(&lane->thread, self->index);
+    sl_store_relaxed(&lane->stepping, thread + 1);
+    sl_store_relaxed(&lane->thread, thread);
     sl_store_relaxed(&lane->since, now);
     end_write(lane);
     SL_TESTPOINT_(step_opened);
@@ -116,8 +140,8 @@ static inline struct sl_lane *thread_lane(struct producer *self)
 // Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
 static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
 {
-    self->task = task;
-    lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self));
+    sl_store_relaxed(&self->task, task);
+    lane_use(self, row && !task_is_local(row) ? &row->lane : task ? &self->rowless : thread_lane(self));
     SL_TESTPOINT_(lane_changed);
 }
 
@@ -133,6 +157,18 @@ static void give_overflow_back(struct sl_lane *lane, bool locked)
         client_unlock(&guard);
 }
 
+static void tell_trackers(struct sl_task_row *row, bool locked)
+{
+    struct guard guard;
+    if (!locked)
+        client_lock(&guard);
+    tracker_task_ended(row);
+    if (task_is_local(row))
+        local_task_give(row);
+    if (!locked)
+        client_unlock(&guard);
+}
+
 // Completes a row whose end was asked for while no step is in progress. The finishing thread and the one that steps out may both find
 // it so: one of them does it.
 static void complete(struct producer *self, struct sl_task_row *row, bool locked)
@@ -141,6 +177,11 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
     if (!__atomic_compare_exchange_n(&row->finished, &asked, FINISH_DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return;
     SL_TESTPOINT_(finish_claimed);
+    bool local = task_is_local(row);
+    if (local || sl_load_relaxed(&client->trackers))
+        tell_trackers(row, locked);
+    if (local)
+        return;
     lane_end(self, &row->lane, row->done);
     give_overflow_back(&row->lane, locked);
     sl_store_relaxed(&row->version, row->version + 1);
@@ -156,12 +197,21 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
 static inline struct producer *stepping_producer(void)
 {
     struct producer *self = producer_self();
-    return sl_likely(self != NULL) ? self : thread_producer();
+    return sl_likely(self && self->seen == sl_load_acquire(&client->epoch)) ? self : thread_producer();
 }
 
 static inline uint64_t step_ticks(void)
 {
     return sl_likely(client->clock != SL_CLOCK_MONOTONIC) ? sl_ticks_() : client_ticks();
+}
+
+// The row's task is stepped for the first time since a tracker was installed.
+static __attribute__((noinline)) void note(struct sl_task_row *row)
+{
+    struct guard guard;
+    client_lock(&guard);
+    tracker_task_seen(row);
+    client_unlock(&guard);
 }
 
 SL_PUBLIC void sl_task_step_in(sl_task_t task)
@@ -180,13 +230,15 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
         count_refused(self);
         return;
     }
+    if (row && sl_unlikely(sl_load_relaxed(&row->noted) != self->seen))
+        note(row);
     uint64_t now = step_ticks();
     struct sl_task_row *outer = self->task && !is_rowless(self->task) ? row_of(self->task) : NULL;
     if (outer)
-        close_step(&outer->lane, now, PAUSED | (self->index + 1));
+        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, outer) + 1));
     sl_store_relaxed(&lane->under, self->task);
     if (row)
-        open_step(self, lane, now);
+        open_step(self, row, now);
     else
         lane->stepping = self->index + 1;
     set_current(self, task, row);
@@ -212,7 +264,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         lane->stepping = 0;
     struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
     if (outer)
-        open_step(self, &outer->lane, now);
+        open_step(self, outer, now);
     set_current(self, outer || is_rowless(under) ? under : 0, outer);
     if (row && sl_unlikely(sl_load_acquire(&row->finished)))
         complete(self, row, false);
@@ -260,34 +312,68 @@ static void store_names(struct sl_task_row *row, const char *name, const char *c
         client_unlock(&guard);
 }
 
+static void begin_life(struct producer *self, struct sl_task_row *row, uint32_t kind)
+{
+    row->created = client_ticks();
+    row->done = 0;
+    row->finished = 0;
+    row->kind = kind;
+    row->noted = self->seen;
+    // The stack is empty already: no start above depth, and depth is 0 when a row ends.
+    memset(&row->lane, 0, sizeof row->lane);
+    row->lane.entries = SL_TASK_ENTRIES;
+    row->lane.task = row->index;
+    row->lane.thread = thread_for(self, row);
+    row->lane.since = row->created;
+}
+
+// A task that trackers alone will know; the null task when none is installed.
+static sl_task_t create_local(struct producer *self, uint32_t kind, const char *name, const char *coro_name)
+{
+    struct guard guard;
+    client_lock(&guard);
+    struct sl_task_row *row = client->trackers_installed ? local_task_take() : NULL;
+    sl_task_t task = 0;
+    if (row) {
+        name_store(&row->name, name);
+        name_store(&row->coro_name, coro_name);
+        begin_life(self, row, kind);
+        sl_store_release(&row->state, SL_ROW_LIVE);
+        tracker_task_seen(row);
+        task = local_handle_of(row);
+    }
+    client_unlock(&guard);
+    return task;
+}
+
 SL_PUBLIC sl_task_t sl_task_create(const char *kind, const char *name, const char *coro_name)
 {
     struct producer *self = thread_producer();
     if (!self)
         return 0;
+    uint32_t word = word_intern(kind ? kind : "task");
+    name = name ? name : "";
+    coro_name = coro_name ? coro_name : "";
+    if (self->local)
+        return create_local(self, word, name, coro_name);
     uint32_t index = sl_fetch_add(&client->segment->tasks, 1);
     struct sl_task_row *row = take_row(self);
-    if (!row)
-        return handle_of(NO_ROW, index);
+    if (!row) {
+        sl_task_t task = sl_load_relaxed(&client->trackers_installed) ? create_local(self, word, name, coro_name) : 0;
+        return task ? task : handle_of(NO_ROW, index);
+    }
     sl_store_relaxed(&row->seq, row->seq + 1);
     sl_fence_release();
     row->index = index;
-    row->created = client_ticks();
-    row->done = 0;
-    row->finished = 0;
-    row->kind = word_intern(kind ? kind : "task");
-    store_names(row, name ? name : "", coro_name ? coro_name : "");
+    store_names(row, name, coro_name);
     SL_TESTPOINT_(task_filled);
-    // The stack is empty already: no start above depth, and depth is 0 when a row ends.
-    memset(&row->lane, 0, sizeof row->lane);
-    row->lane.entries = SL_TASK_ENTRIES;
-    row->lane.task = index;
-    row->lane.thread = self->index;
-    row->lane.since = row->created;
+    begin_life(self, row, word);
     row->version++;
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->state, SL_ROW_LIVE);
     SL_TESTPOINT_(task_live);
+    if (sl_load_relaxed(&client->trackers_installed))
+        note(row);
     return handle_of(OFFSET_OF(row) >> UNIT_BITS, index);
 }
 
@@ -308,7 +394,7 @@ SL_PUBLIC void sl_task_finish(sl_task_t task)
         uint32_t stepping = __atomic_load_n(&row->lane.stepping, __ATOMIC_SEQ_CST);
         if (!stepping)
             complete(self, row, false);
-        if (!stepping || (stepping & ~PAUSED) == self->index + 1)  // our own step completes it when it ends
+        if (!stepping || (stepping & ~TASK_PAUSED) == thread_for(self, row) + 1)  // our own step completes it when it ends
             return;
     }
 }
@@ -340,7 +426,7 @@ void task_thread_ended(struct producer *self, uint64_t now)
         struct sl_lane *lane = row ? &row->lane : &self->rowless;
         sl_task_t under = lane->under;
         lane->under = 0;
-        if (row && !(lane->stepping & PAUSED))
+        if (row && !(lane->stepping & TASK_PAUSED))
             close_step(lane, now, 0);
         else
             sl_store_relaxed(&lane->stepping, 0);

@@ -18,6 +18,8 @@
 
 static SL_TLS_ struct sl_thread_row *last_row;  // of this thread, after its end
 static SL_TLS_ uint32_t last_index;
+static SL_TLS_ uint32_t serial;  // 1 + the thread's, 0 none yet
+static uint32_t serials;         // given out; in ordinary memory, as a fork child's thread keeps its own
 
 static struct producer *take_page(void)
 {
@@ -121,31 +123,56 @@ static struct sl_thread_row *revive(void)
     return row;
 }
 
-static void fill_row(struct producer *self, struct sl_thread_row *row)
+void thread_store_comm(struct sl_thread_row *row, const char *comm)
+{
+    if (!row->name.blocks && row->name.length == strlen(comm) && memcmp(row->name.text, comm, row->name.length) == 0)
+        return;
+    sl_store_relaxed(&row->seq, row->seq + 1);
+    sl_fence_release();
+    name_store(&row->name, comm);
+    sl_store_release(&row->seq, row->seq + 1);
+    sl_store_release(&row->version, row->version + 1);
+}
+
+// The kernel's name for the calling thread, as pthread_setname_np left it.
+static void store_own_comm(struct sl_thread_row *row)
 {
     char comm[32] = "";
     prctl(PR_GET_NAME, comm);
-    row->index = self->index;
-    row->ident = (uint64_t)pthread_self();
-    row->native_id = self->tid;
-    row->flags = 0;
-    row->start = client_ticks();
-    name_store(&row->name, comm);
+    thread_store_comm(row, comm);
 }
 
-static void take_row(struct producer *self)
+// `before`: the row this thread had without a segment, NULL none.
+static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl_thread_row *before)
 {
-    struct sl_thread_row *row = revive();
+    row->ident = (uint64_t)pthread_self();
+    row->native_id = self->tid;
+    row->flags = before ? before->flags : 0;
+    row->start = client_ticks();
+    if (before && (before->flags & SL_THREAD_NAMED)) {
+        name_copy(&row->name, &before->name);
+        name_drop(&before->name);
+    } else {
+        name_drop(&row->name);
+        store_own_comm(row);
+    }
+}
+
+static void take_row(struct producer *self, struct sl_thread_row *before)
+{
+    struct sl_thread_row *row = self->local ? NULL : revive();
     if (row) {
         self->index = row->index;
     } else {
-        self->index = sl_fetch_add(&client->segment->threads, 1);
-        row = pool_take(&client->threads, SL_EXTENT_THREADS, sizeof *row, 1u << 20);
-        if (row) {
-            fill_row(self, row);
-            SL_TESTPOINT_(thread_filled);
-        }
+        self->index = self->local ? self->serial : sl_fetch_add(&client->segment->threads, 1);
+        row = self->local ? NULL : pool_take(&client->threads, SL_EXTENT_THREADS, sizeof *row, 1u << 20);
+        if (!row)
+            row = &self->own_row;  // nobody but trackers sees it
+        if (row != before)
+            fill_row(self, row, before);
+        SL_TESTPOINT_(thread_filled);
     }
+    row->index = self->index;
     self->row = row;
 }
 
@@ -153,8 +180,6 @@ static void take_row(struct producer *self)
 static void publish_row(struct producer *self)
 {
     struct sl_thread_row *row = self->row;
-    if (!row)
-        return;
     sl_store_relaxed(&row->end, 0);
     sl_store_relaxed(&row->cpu_ns, 0);
     sl_store_relaxed(&row->slot, self->slot);
@@ -163,30 +188,87 @@ static void publish_row(struct producer *self)
     SL_TESTPOINT_(thread_live);
 }
 
-static struct producer *register_thread(void)
+// A row, and where there is a segment a ring. `before`: see fill_row.
+static void take_place(struct producer *self, struct sl_thread_row *before)
+{
+    take_row(self, before);
+    if (!self->local)
+        take_slot(self);
+    publish_row(self);
+    lane_use(self, self->task ? &self->rowless : self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
+    if (self->hot.ring)
+        thread_announce(self);
+}
+
+// The thread has acted on the client's present epoch; its calls take the inline path again, or none where there is no segment.
+static void settle(struct producer *self)
+{
+    tracker_thread_seen(self);
+    self->seen = client->epoch;
+    sl_store_relaxed(&self->hot.off, self->local);
+    lane_use(self, self->lane);
+}
+
+static void link_page(struct producer *self)
+{
+    self->next = client->producers;
+    if (self->next)
+        self->next->previous = self;
+    client->producers = self;
+}
+
+static void unlink_page(struct producer *self)
+{
+    if (self->next)
+        self->next->previous = self->previous;
+    if (self->previous)
+        self->previous->next = self->next;
+    else
+        client->producers = self->next;
+}
+
+static struct producer *make_producer(void)
 {
     struct producer *self = take_page();
     if (!self)
         return NULL;
     self->tid = (uint32_t)syscall(SYS_gettid);
-    take_row(self);
-    take_slot(self);
-    publish_row(self);
+    if (!serial)
+        serial = ++serials;
+    self->serial = serial - 1;
+    self->local = client->phase == CLIENT_LOCAL;
+    self->slot = SL_RING_FREE;
+    take_place(self, NULL);
     if (client->key_made)
         pthread_setspecific(client->key, self);
-    lane_use(self, self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
-    if (self->hot.ring)
-        thread_announce(self);
+    link_page(self);
+    settle(self);
     sl_self_ = &self->hot;
     SL_TESTPOINT_(thread_registered);
-    attach_poll();
+    if (!self->local)
+        attach_poll();
+    return self;
+}
+
+struct producer *thread_register(void)
+{
+    struct producer *self = producer_self();
+    if (!self)
+        return make_producer();
+    if (self->seen == client->epoch)
+        return self;
+    if (self->local && client->phase == CLIENT_RECORDING) {  // sl_attach has found a daemon meanwhile
+        self->local = 0;
+        take_place(self, self->row);
+    }
+    settle(self);
     return self;
 }
 
 struct producer *thread_producer(void)
 {
     struct producer *self = producer_self();
-    if (self)
+    if (self && sl_likely(self->seen == sl_load_acquire(&client->epoch)))  // pairs with client_stir
         return self;
     if (sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.off))
         return NULL;
@@ -194,9 +276,10 @@ struct producer *thread_producer(void)
     if (!client_begin())
         return NULL;
     client_lock(&guard);
-    sl_self_ = &client_idle.hot;  // also where a fork wiped the page
-    if (client_start())
-        self = register_thread();
+    if (!self)
+        sl_self_ = &client_idle.hot;  // also where a fork wiped the page
+    if (client_start() || client->phase == CLIENT_LOCAL)
+        self = thread_register();
     client_unlock(&guard);
     return self;
 }
@@ -209,7 +292,11 @@ void thread_ended(void *page)
     struct guard guard;
     client_lock(&guard);
     uint64_t now = client_ticks();
+    struct sl_thread_row *row = self->row;
     task_thread_ended(self, now);
+    if (!(row->flags & SL_THREAD_NAMED))
+        store_own_comm(row);
+    tracker_thread_ended(self);
     if (self->hot.ring) {
         lane_end(self, sl_ring_lane(self->hot.ring), now);
         lane_shrink(sl_ring_lane(self->hot.ring));
@@ -217,18 +304,23 @@ void thread_ended(void *page)
         SL_TESTPOINT_(slot_given_back);
         client->free_slots[client->free_slot_count++] = self->slot;
     }
-    if (self->row) {
-        sl_store_relaxed(&self->row->end, now);
-        sl_store_relaxed(&self->row->cpu_ns, (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID));
-        sl_store_relaxed(&self->row->version, self->row->version + 1);
-        sl_store_release(&self->row->state, SL_ROW_DONE);
+    if (row == &self->own_row) {
+        name_drop(&row->name);
+    } else {
+        sl_store_relaxed(&row->end, now);
+        sl_store_relaxed(&row->cpu_ns, (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID));
+        sl_store_relaxed(&row->version, row->version + 1);
+        sl_store_release(&row->state, SL_ROW_DONE);
         SL_TESTPOINT_(thread_done);
-        last_row = self->row;
+        last_row = row;
+        SL_TESTPOINT_(thread_done);
+        last_row = row;
         last_index = self->index;
     }
+    unlink_page(self);
     sl_self_ = &client_idle.hot;
     self->tid = 0;
-    self->hot.lane = NULL;
+    sl_store_relaxed(&self->hot.lane, NULL);
     self->next_free = client->free_producers;
     client->free_producers = self;
     client_unlock(&guard);
@@ -237,7 +329,7 @@ void thread_ended(void *page)
 SL_PUBLIC void sl_thread_name(const char *name)
 {
     struct producer *self = thread_producer();
-    if (!self || !self->row || !name)
+    if (!self || !name)
         return;
     struct guard guard;
     client_lock(&guard);
@@ -251,4 +343,47 @@ SL_PUBLIC void sl_thread_name(const char *name)
     sl_store_release(&row->version, row->version + 1);
     SL_TESTPOINT_(thread_named);
     client_unlock(&guard);
+}
+
+static void set_daemon(struct sl_thread_row *row, bool is_daemon)
+{
+    row->flags = is_daemon ? row->flags | SL_THREAD_DAEMON : row->flags & ~SL_THREAD_DAEMON;
+    sl_store_release(&row->version, row->version + 1);
+}
+
+SL_PUBLIC void sl_thread_daemon(int is_daemon)
+{
+    struct producer *self = thread_producer();
+    if (!self)
+        return;
+    struct guard guard;
+    client_lock(&guard);
+    self->daemon_told = 1;
+    set_daemon(self->row, is_daemon);
+    client_unlock(&guard);
+}
+
+SL_PUBLIC int sl_thread_started_(int is_detached)
+{
+    struct producer *self = thread_producer();
+    if (self && is_detached)
+        sl_thread_detached_((uint64_t)pthread_self());
+    return self != NULL;
+}
+
+SL_PUBLIC int sl_thread_detached_(uint64_t ident)
+{
+    struct guard guard;
+    int found = 0;
+    if (!client_begin())
+        return 0;
+    client_lock(&guard);
+    for (struct producer *thread = client->producers; thread && !found; thread = thread->next)
+        if (thread->row->ident == ident) {
+            found = 1;
+            if (!thread->daemon_told)
+                set_daemon(thread->row, true);
+        }
+    client_unlock(&guard);
+    return found;
 }

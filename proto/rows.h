@@ -61,7 +61,9 @@ struct sl_task_row {
     uint64_t done;     // ticks, 0 before
     uint32_t kind;     // id of a word in the strings
     uint32_t finished;  // 1: its end was asked for (`done`), 2: and completed; between the two a step is in progress
-    uint64_t zero[3];
+    uint32_t noted;     // the client's own: the latest change of its trackers that this task has been told of
+    uint32_t zero0;
+    uint64_t zero[2];
     struct sl_name name;
     struct sl_name coro_name;
     uint64_t zero1[4];

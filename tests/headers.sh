@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.."
 status=0
-for header in proto/*.h client/scoped_lane.h; do
+for header in proto/*.h client/scoped_lane*.h; do
     [ -e "$header" ] || { echo "headers: $header is missing"; status=1; continue; }
     for language in "${CC:-cc} -std=c11 -x c" "${CXX:-c++} -std=c++17 -x c++"; do
         echo "#include \"$header\"" | $language -Wall -Wextra -Werror -pedantic -I. -fsyntax-only - ||

@@ -8,13 +8,13 @@ prefix=/opt/scoped-lane root=$stage/opt/scoped-lane
 
 make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix
 for file in bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
-    include/scoped_lane.h lib/pkgconfig/scoped-lane.pc; do
+    include/scoped_lane.h include/scoped_lane_tracker.h lib/pkgconfig/scoped-lane.pc; do
     [ -e "$root/$file" ] || { echo "install: no $file"; exit 1; }
 done
 readelf -d "$root/lib/libscoped_lane.so" | grep -q 'SONAME.*\[libscoped_lane.so.0\]' || { echo "install: soname"; exit 1; }
 stray=$(nm -g --defined-only "$root/lib/libscoped_lane.a" | awk 'NF == 3 && $3 !~ /^sl_/ { print $3 }')
 [ -z "$stray" ] || { echo "install: the static library takes names that are the program's: $stray"; exit 1; }
-! grep -rn '"proto/' "$root/include" || { echo "install: a header names the source tree"; exit 1; }
+! grep -rnE '"(proto|client)/' "$root/include" || { echo "install: a header names the source tree"; exit 1; }
 
 cat >"$stage/x.c" <<'C'
 #include <scoped_lane.h>

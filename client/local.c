@@ -1,0 +1,60 @@
+// Without a segment: threads and tasks that only trackers follow, because no daemon is there, or because the segment has no
+// row left for a task. Nothing here is seen by a daemon. Everything runs under the client's lock.
+#include <sys/mman.h>
+
+#include "client/state.h"
+
+bool local_begin(void)
+{
+    if (client->phase == CLIENT_RECORDING || client->phase == CLIENT_LOCAL)
+        return true;
+    client_live();
+    sl_store_release(&client->phase, CLIENT_LOCAL);
+    return true;
+}
+
+// Room for as many rows as a handle can name, or for as many as the process may have; pages come to life when they are
+// used.
+static bool reserve(struct local_tasks *tasks)
+{
+    for (uint64_t size = SL_SEGMENT_LIMIT; size >= 1 << 20; size /= 2) {
+        void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (place == MAP_FAILED)
+            continue;
+        madvise(place, size, MADV_DONTFORK);
+        madvise(place, size, MADV_DONTDUMP);
+        sl_store_relaxed(&tasks->base, place);
+        tasks->reserved = size;
+        return true;
+    }
+    return false;
+}
+
+struct sl_task_row *local_task_take(void)
+{
+    struct local_tasks *tasks = &client->local_tasks;
+    struct sl_task_row *row;
+    if (tasks->free) {
+        row = (struct sl_task_row *)(void *)(tasks->base + tasks->free - 1);
+        tasks->free = row->created;
+    } else {
+        if (!tasks->base && !reserve(tasks))
+            return NULL;
+        if (tasks->size + LOCAL_TASK_BYTES > tasks->reserved)
+            return NULL;
+        row = (struct sl_task_row *)(void *)(tasks->base + tasks->size);
+        sl_store_release(&tasks->size, tasks->size + LOCAL_TASK_BYTES);
+    }
+    row->index = tasks->count++;
+    return row;
+}
+
+void local_task_give(struct sl_task_row *row)
+{
+    struct local_tasks *tasks = &client->local_tasks;
+    name_drop(&row->name);
+    name_drop(&row->coro_name);
+    sl_store_release(&row->state, SL_ROW_FREE);
+    row->created = tasks->free;
+    tasks->free = 1 + (uint64_t)((char *)row - tasks->base);
+}
