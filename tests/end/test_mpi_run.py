@@ -52,7 +52,7 @@ def test_run_inside_mpirun_leaves_one_file_with_the_same_counts(place):
 
 
 def test_scope_profiler_accepts_the_file(heat_run):
-    accept(heat_run[0].path / "heat.h5")
+    accept(heat_run[0].path / "heat.h5", drawing=True)
 
 
 def test_the_file_has_the_calls_and_times_that_the_program_counted(heat_run):
