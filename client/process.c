@@ -241,7 +241,9 @@ __attribute__((destructor)) static void goodbye(void)
         return;
     client_lock(&guard);
     struct producer *self = producer_self();
-    if (self && self->row) {  // no destructor runs for the thread that calls exit
+    if (self && !(self->row->flags & SL_THREAD_NAMED))
+        thread_store_own_comm(self->row);
+    if (self) {  // no destructor runs for the thread that calls exit
         self->row->end = client_ticks();
         self->row->cpu_ns = (uint64_t)facts_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         sl_store_release(&self->row->version, self->row->version + 1);

@@ -219,6 +219,7 @@ struct producer *thread_producer(void);  // the calling thread's, registered if 
 struct producer *thread_register(void);  // under the lock, RECORDING or LOCAL: the same, also where trackers alone want it
 void thread_announce(struct producer *self);
 void thread_store_comm(struct sl_thread_row *row, const char *comm);  // the kernel's name, where it is another one; under the lock
+void thread_store_own_comm(struct sl_thread_row *row);               // of the calling thread
 void thread_ended(void *page);           // destructor of the thread's key
 
 // ---- lane.c

@@ -135,7 +135,7 @@ void thread_store_comm(struct sl_thread_row *row, const char *comm)
 }
 
 // The kernel's name for the calling thread, as pthread_setname_np left it.
-static void store_own_comm(struct sl_thread_row *row)
+void thread_store_own_comm(struct sl_thread_row *row)
 {
     char comm[32] = "";
     prctl(PR_GET_NAME, comm);
@@ -154,7 +154,7 @@ static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl
         name_drop(&before->name);
     } else {
         name_drop(&row->name);
-        store_own_comm(row);
+        thread_store_own_comm(row);
     }
 }
 
@@ -295,7 +295,7 @@ void thread_ended(void *page)
     struct sl_thread_row *row = self->row;
     task_thread_ended(self, now);
     if (!(row->flags & SL_THREAD_NAMED))
-        store_own_comm(row);
+        thread_store_own_comm(row);
     tracker_thread_ended(self);
     if (self->hot.ring) {
         lane_end(self, sl_ring_lane(self->hot.ring), now);

@@ -1,11 +1,14 @@
 // CPU time of living threads, from /proc/PID/task/TID/schedstat: every period, and for a thread whose drained calls have
-// grown by CPU_SAMPLE_MASK + 1. It is a lower bound until the dying thread stores its own exact time.
+// grown by CPU_SAMPLE_MASK + 1. It is a lower bound until the dying thread stores its own exact time. Beside that, what the kernel
+// knows about them: the state, and the name, which pthread_setname_np changes without our hearing of it.
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "core/procfs.h"
 #include "services/daemon.h"
 
@@ -90,6 +93,24 @@ static void sample_client(struct client *client, bool busy_only, int64_t now_ns)
     }
 }
 
+// A name that the program gave us itself is better than the kernel's fifteen bytes.
+static void look_at_name(struct client *client, struct model_thread *thread)
+{
+    char comm[64];
+    struct buffer name = {0};
+    if ((thread->facts.flags & SL_THREAD_NAMED) || procfs_comm((uint32_t)client->pid, thread->facts.native_id, comm) < 0)
+        return;
+    utf8_append(&name, comm, strlen(comm));
+    struct thread_facts facts = thread->facts;
+    facts.name_length = (uint32_t)name.length;
+    buffer_append(&name, "", 1);
+    if (!thread->name || strcmp(thread->name, name.data) != 0) {
+        model_set_thread(client->process, &facts, name.data);
+        spool_put_thread(&client->run->spool, client->process->number, &facts, name.data);
+    }
+    buffer_finish(&name);
+}
+
 static void spool_samples(struct client *client, int64_t now_ns)
 {
     struct model_process *process = client->process;
@@ -102,6 +123,7 @@ static void spool_samples(struct client *client, int64_t now_ns)
             continue;
         procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat);
         thread->os_state = stat.state;
+        look_at_name(client, thread);
         samples[count++] = (struct sample_facts){.thread = i, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
                                                  .wait_ns = thread->wait_ns, .time_ns = now_ns};
     }
