@@ -46,7 +46,8 @@ daemon_flags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
 daemon_libs  := $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 client_libs   = -L$(O)/lib -lscoped_lane -Wl,-rpath,$(abspath $(O)/lib) -lpthread
 
-client_sources := $(wildcard client/*.c)
+preload_source := client/preload.c
+client_sources := $(filter-out $(preload_source),$(wildcard client/*.c))
 client_map     := $(wildcard client/*.map)
 daemon_sources := $(wildcard daemon/base/*.c daemon/core/*.c daemon/storage/*.c daemon/services/*.c)
 cli_sources    := $(filter-out daemon/cli/main.c,$(wildcard daemon/cli/*.c))
@@ -64,7 +65,8 @@ tsan_programs  := $(call programs,tests/tsan)
 fuzz_programs  := $(call programs,tests/fuzz)
 property_programs := $(call programs,tests/property)
 
-all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(O)/bin/scoped-laned $(O)/bin/scoped-lane
+all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(O)/lib/libscoped_lane_threads.so \
+	$(O)/bin/scoped-laned $(O)/bin/scoped-lane
 examples: $(examples)
 programs: all $(examples) $(tallied) $(api_programs) $(bench_programs)
 
@@ -106,6 +108,9 @@ $(O)/lib/libscoped_lane.so: $(call objects,$(client_sources)) $(client_map)
 	$(Q)$(CC) $(CFLAGS) $(san_flags) -shared -Wl,-soname,libscoped_lane.so.0 -Wl,-z,nodelete \
 		$(addprefix -Wl$(comma)--version-script=,$(client_map)) $(filter %.o,$^) -o $@.0 -lpthread
 	$(Q)ln -sf libscoped_lane.so.0 $@
+
+$(O)/lib/libscoped_lane_threads.so: $(call objects,$(preload_source))
+	$(call link,-shared -Wl$(comma)-z$(comma)nodelete -ldl)
 
 # For users: one object, in which only the public names are left. For our tests: all of them.
 $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
@@ -236,7 +241,7 @@ completion := $(wildcard docs/completion/*)
 units      := $(wildcard docs/systemd/*)
 installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
 	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h \
-	$(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
+	lib/libscoped_lane_threads.so $(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
 	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
 
@@ -245,6 +250,7 @@ install: all
 	$(Q)install -m 755 $(O)/bin/scoped-lane $(O)/bin/scoped-laned $(root)/bin
 	$(Q)install -m 644 $(O)/lib/libscoped_lane.so.0 $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(root)/lib
 	$(Q)ln -sf libscoped_lane.so.0 $(root)/lib/libscoped_lane.so
+	$(Q)install -m 644 $(O)/lib/libscoped_lane_threads.so $(root)/lib
 	$(Q)for pc in client/scoped-lane daemon/storage/scoped-lane-run; do sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $$pc.pc.in \
 		>$(root)/lib/pkgconfig/$${pc##*/}.pc || exit 1; done
 	$(Q)install -m 644 daemon/storage/scoped_lane_run.h $(root)/include

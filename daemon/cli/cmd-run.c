@@ -40,6 +40,9 @@ enum {
 
 static const struct command_option options[] = {
     COMMAND_OPTION_OUTPUT("the run file to write (default: scoped-lane.h5)"),
+    {.name = "schema", .argument = "2|3", .kind = COMMAND_INTEGER, .help = "of the run file: absolute times (default), or gaps and durations"},
+    {.name = "compress", .help = "compress the run file"},
+    {.name = "all-threads", .help = "know each thread from its start, also one that records nothing"},
     COMMAND_OPTION_RUNDIR,
     {0},
 };
@@ -49,6 +52,9 @@ struct session {
     char output[OUTPUT_PATH_MAX];
     char key[64];
     int members;             // commands a launcher starts beside us
+    int64_t schema;
+    bool compress;
+    char *preload;           // the new LD_PRELOAD; NULL: as it is
     char rundir[RUNDIR_PATH_MAX];
     bool is_private;
     bool is_first;           // we started the daemon, or are the first to join at the service: the one who reports
@@ -205,6 +211,8 @@ static int join(struct session *session)
     snprintf(members, sizeof members, "%d", session->members);
     char *parameters = client_escape(alloc_text(""), "run", session->key);
     parameters = client_escape(parameters, "output", session->output);
+    parameters = client_escape(parameters, "schema", session->schema == 3 ? "3" : "2");
+    parameters = client_escape(parameters, "compress", session->compress ? "1" : "0");
     json_t *row = ask(session, "/v1/join", true, client_escape(parameters, "members", members));
     if (!row)
         return -1;
@@ -227,6 +235,26 @@ static bool revive(struct session *session)
 }
 
 // ---- the command
+
+// libscoped_lane_threads.so lies in ../lib, seen from this program, installed as well as built.
+static int settle_preload(struct session *session)
+{
+    const char *before = getenv("LD_PRELOAD");
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[length > 0 ? length : 0] = 0;
+    for (int i = 0; i < 2; i++)
+        *(strrchr(path, '/') ? strrchr(path, '/') : path) = 0;
+    char *library = alloc_printf("%s/lib/libscoped_lane_threads.so", path);
+    if (access(library, R_OK) < 0 || strpbrk(library, " :")) {
+        say("cannot follow all threads: %s: %s", library, strpbrk(library, " :") ? "LD_PRELOAD takes no blank or colon" : strerror(errno));
+        free(library);
+        return -1;
+    }
+    session->preload = before && *before ? alloc_printf("%s:%s", library, before) : alloc_text(library);
+    free(library);
+    return 0;
+}
 
 static pid_t child;
 static struct sigaction inherited[4];  // of SIGTERM, SIGHUP, SIGINT, SIGQUIT
@@ -262,6 +290,8 @@ static void become(const struct session *session, char **words, int trouble)
     restore_signals();
     setenv("SCOPED_LANE_RUN", session->key, 1);
     setenv("SCOPED_LANE_RUNDIR", session->rundir, 1);
+    if (session->preload)
+        setenv("LD_PRELOAD", session->preload, 1);
     execvp(words[0], words);
     int error = errno;
     if (write(trouble, &error, sizeof error) < 0)
@@ -388,7 +418,14 @@ static int report(const struct session *session, const json_t *row, const char *
 
 static int run(const struct command_line *line)
 {
-    struct session session = {.rundir_option = command_text(line, "rundir")};
+    struct session session = {.rundir_option = command_text(line, "rundir"), .schema = command_integer(line, "schema", 2),
+                              .compress = command_given(line, "compress")};
+    if (session.schema != 2 && session.schema != 3) {
+        say("--schema is 2 or 3, not %" PRId64, session.schema);
+        return COMMAND_MISUSED;
+    }
+    if (command_given(line, "all-threads") && settle_preload(&session) < 0)
+        return COMMAND_FAILED;
     if (output_settle(command_text(line, "output"), session.output) < 0)
         return COMMAND_FAILED;
     settle_key(&session);
@@ -400,6 +437,7 @@ static int run(const struct command_line *line)
     json_t *row = wait_for_file(&session);
     int outcome = report(&session, row, line->operands[0]);
     json_decref(row);
+    free(session.preload);
     return outcome == COMMAND_DONE ? status : outcome;
 }
 

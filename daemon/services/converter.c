@@ -82,11 +82,12 @@ static void on_words(uv_stream_t *stream, ssize_t length, const uv_buf_t *words)
 static int spawn(struct converter *converter, const char *spool, const char *output)
 {
     const struct run *run = converter->run;
-    char *const words[] = {"scoped-laned", "--convert", (char *)(uintptr_t)spool, "--to", (char *)(uintptr_t)output, NULL};
+    const char *words[] = {"scoped-laned", "--convert", spool,           "--to",
+                           output,         "--schema",  run->schema == 3 ? "3" : "2", run->compress ? "--compress" : NULL, NULL};
     uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
                                      {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&converter->words},
                                      {.flags = UV_INHERIT_FD, .data.fd = 2}};
-    uv_process_options_t options = {.file = "/proc/self/exe", .args = (char **)words, .exit_cb = on_exit_of, .stdio = stdio,
+    uv_process_options_t options = {.file = "/proc/self/exe", .args = (char **)(uintptr_t)words, .exit_cb = on_exit_of, .stdio = stdio,
                                     .stdio_count = 3};
     if (geteuid() == 0 && run->uid != 0) {
         options.uid = run->uid;

@@ -54,6 +54,8 @@ struct run {
     gid_t gid;
     enum run_state state;
     char *output;   // the run file's final path; NULL until known
+    int schema;     // of the run file: 2 or 3
+    bool compress;
     char *problem;  // why it failed; NULL
     struct model model;
     struct spool spool;

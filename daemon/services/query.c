@@ -188,13 +188,19 @@ static int post_join(void *context, struct http_request *request, struct http_re
 {
     struct daemon *daemon = context;
     char problem[1024];
-    int64_t expected = 1;
+    int64_t expected = 1, schema = 2, compress = 0;
     const char *key = http_query(request, "run"), *output = http_query(request, "output");
-    if (!key || !*key || !output || *output != '/' || http_query_integer(request, "members", &expected) < 0)
-        return http_error(reply, 400, "join takes run=KEY, output=ABSOLUTE PATH, and members=N");
+    if (!key || !*key || !output || *output != '/' || http_query_integer(request, "members", &expected) < 0 ||
+        http_query_integer(request, "schema", &schema) < 0 || schema < 2 || schema > 3 ||
+        http_query_integer(request, "compress", &compress) < 0)
+        return http_error(reply, 400, "join takes run=KEY, output=ABSOLUTE PATH, members=N, schema=2 or 3, and compress=1 or 0");
     struct run *run = runs_join(daemon, key, output, request->peer.uid, request->peer.gid, request->peer.pid,
                                 expected > 0 && expected < 1 << 24 ? (uint32_t)expected : 1, problem, sizeof problem);
-    return run ? reply_run(daemon, request, reply, run) : http_error(reply, 409, "%s", problem);
+    if (!run)
+        return http_error(reply, 409, "%s", problem);
+    run->schema = (int)schema;
+    run->compress = compress != 0;
+    return reply_run(daemon, request, reply, run);
 }
 
 // The run a POST names, when the asker may have it; else NULL with the reply made.
@@ -308,7 +314,7 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
 }
 
 static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
-static const char *const join_parameters[] = {"run", "output", "members", NULL};
+static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
 

@@ -51,6 +51,7 @@ static struct run *make_run(struct daemon *daemon, const char *key, uid_t uid, g
     run->uid = uid;
     run->gid = gid;
     run->part = 1;
+    run->schema = 2;
     run->number = ++daemon->runs_made;
     run->spool.fd = -1;
     make_id(run);
@@ -93,6 +94,8 @@ static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, g
     struct run *made = make_run(daemon, key, uid, gid);
     if (run) {
         made->part = run->part + 1;
+        made->schema = run->schema;
+        made->compress = run->compress;
         char *stem = run->part == 1 ? alloc_text(run->output) : NULL;
         if (!stem) {  // the first part's name is what the number is added to
             const struct run *first = run;

@@ -22,7 +22,7 @@ _scoped_lane() {
                 i=$((i + 1))
                 break
                 ;;
-            -o | --output | --rundir) i=$((i + 1)) ;;
+            -o | --output | --rundir | --schema) i=$((i + 1)) ;;
             -*) ;;
             *) break ;;
             esac
@@ -35,6 +35,10 @@ _scoped_lane() {
     case $previous in
     --rundir)
         mapfile -t COMPREPLY < <(compgen -d -- "$current")
+        return
+        ;;
+    --schema)
+        mapfile -t COMPREPLY < <(compgen -W "2 3" -- "$current")
         return
         ;;
     -o | --output)
