@@ -16,6 +16,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define SLOT_LOOKS 256
+
 static SL_TLS_ struct sl_thread_row *last_row;  // of this thread, after its end
 static SL_TLS_ uint32_t last_index;
 static SL_TLS_ uint32_t serial;  // 1 + the thread's, 0 none yet
@@ -85,12 +87,37 @@ static bool make_slot(void)
     return true;
 }
 
+static uint64_t waiting_records(uint32_t slot)
+{
+    const struct sl_ring *ring = AT(client->slot_offsets[slot]);
+    return sl_load_relaxed(&ring->head) - sl_load_acquire(&ring->tail);
+}
+
+static bool is_half_full(uint32_t slot)
+{
+    const struct sl_ring *ring = AT(client->slot_offsets[slot]);
+    return waiting_records(slot) > ring->records / 2;
+}
+
+// The slot that was given back last, for it is the warmest, unless short-lived threads have filled its ring faster than the daemon drains
+// it: then one further down.
+static uint32_t choose_slot(void)
+{
+    uint32_t *top = client->free_slots + --client->free_slot_count, *best = top, *at = top;
+    for (uint32_t looks = 0; looks < SLOT_LOOKS && is_half_full(*best) && at > client->free_slots; looks++)
+        if (waiting_records(*--at) < waiting_records(*best))
+            best = at;
+    uint32_t slot = *best;
+    *best = *top;
+    return slot;
+}
+
 static void take_slot(struct producer *self)
 {
     self->slot = SL_RING_FREE;
     if (!client->free_slot_count && !make_slot())
         return;
-    self->slot = client->free_slots[--client->free_slot_count];
+    self->slot = choose_slot();
     struct sl_ring *ring = AT(client->slot_offsets[self->slot]);
     self->hot.ring = ring;
     self->hot.records = sl_ring_records(ring);

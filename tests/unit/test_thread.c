@@ -283,6 +283,40 @@ Test(thread, many_short_threads_need_few_rings_and_rows)
     cr_assert_leq(recorded.thread_extents, 2);
 }
 
+static pthread_barrier_t together;
+
+static void *call_together(void *unused)
+{
+    call(a);
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+Test(thread, short_threads_fill_all_rings_that_are_free_before_any_call_is_lost)
+{
+    enum { RINGS = 3 };
+    setenv("SCOPED_LANE_RING", "16K", 1);
+    a = sl_region("a");
+    pthread_t threads[RINGS];
+    pthread_barrier_init(&together, NULL, RINGS);
+    for (int i = 0; i < RINGS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, call_together, NULL), 0);
+    for (int i = 0; i < RINGS; i++)
+        pthread_join(threads[i], NULL);
+    long times = 2;
+    for (int i = 0; i < 500; i++)  // 3 records each; nobody drains
+        run(call_a, &times);
+    recorded_look(0);
+    cr_assert_eq(recorded.slot_count, RINGS);
+    uint64_t produced = 0, lost = 0;
+    for (uint32_t slot = 0; slot < RINGS; slot++) {
+        produced += recorded_ring(slot)->produced;
+        lost += recorded_lost(recorded_ring(slot));
+    }
+    cr_assert_eq(produced, RINGS + 1000);
+    cr_assert_eq(lost, 0);
+}
+
 // ---- destructors
 
 static pthread_key_t late;
