@@ -8,6 +8,7 @@ static const struct table_column columns[] = {
     {"rank", "RANK", TABLE_COUNT},
     {"pid", "PID", TABLE_COUNT},
     {"ring", "RING", TABLE_COUNT},
+    {"thread_index", "THREAD", TABLE_COUNT},
     {"reason", "REASON", TABLE_TEXT},
     {"count", "CALLS", TABLE_COUNT},
     {0},

@@ -17,7 +17,10 @@ static const struct table_column columns[] = {
     {"produced", "PRODUCED", TABLE_COUNT},
     {"stored", "STORED", TABLE_COUNT},
     {"lost", "LOST", TABLE_COUNT},
+    {"crossing", "CROSSING", TABLE_COUNT, TABLE_IF_ANY},
+    {"unmatched", "UNMATCHED", TABLE_COUNT, TABLE_IF_ANY},
     {"last_event_ns", "LAST EVENT", TABLE_AGO},
+    {"unmatched_why", "UNMATCHED BECAUSE", TABLE_TEXT, TABLE_CUT_IF_ANY},
     {0},
 };
 
@@ -32,6 +35,7 @@ const struct command command_ps = {
     .name = "ps",
     .summary = "list the processes that are or were recorded",
     .details = "PRODUCED is the program's own count of finished calls: it is STORED + LOST, or calls are on their way. "
+               "CROSSING counts exits that were not the innermost call's, UNMATCHED exits without an enter, with the reason of the first. "
                "LAST EVENT is how long ago the process last entered or left a region.",
     .options = options,
     .function = run,

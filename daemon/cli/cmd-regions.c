@@ -13,9 +13,9 @@ static const struct table_column columns[] = {
     {"run", "RUN", TABLE_TEXT, TABLE_IF_VARIED},
     {"rank", "RANK", TABLE_COUNT, TABLE_IF_VARIED},
     {"name", "REGION", TABLE_TEXT},
-    {"calls", "CALLS", TABLE_COUNT},
+    {"calls", "CALLS", TABLE_COUNT, .exact = "exact"},
     {"open", "OPEN", TABLE_COUNT},
-    {"total_ns", "TOTAL", TABLE_DURATION},
+    {"total_ns", "TOTAL", TABLE_DURATION, .exact = "exact"},
     {"self_ns", "SELF", TABLE_DURATION},
     {"mean_ns", "MEAN", TABLE_DURATION},
     {"min_ns", "MIN", TABLE_DURATION},
@@ -34,7 +34,7 @@ static int run(const struct command_line *line)
 const struct command command_regions = {
     .name = "regions",
     .summary = "list regions: calls, total and self time, spread, imbalance",
-    .details = "Calls still open count in OPEN, TOTAL and SELF. IMBALANCE is the largest rank's total over the mean.",
+    .details = "Calls still open count in OPEN, TOTAL and SELF. A \">\" marks lower bounds: calls were lost. IMBALANCE is the largest rank's total over the mean.",
     .options = options,
     .function = run,
 };

@@ -36,6 +36,7 @@ static const struct part parts[] = {
     {"loss", "Lost calls", report_loss_columns, PART_OWN},
     {"open_calls", "Calls open at the end", report_open_columns, PART_OWN},
     {"crossing", "Crossing calls", report_crossing_columns, PART_OWN},
+    {"unmatched", "Exits without an enter", report_unmatched_columns, PART_OWN},
     {"processes", "Processes", report_process_columns, PART_OWN},
     {"tasks", NULL, report_task_columns, PART_TASKS},
 };
@@ -322,10 +323,10 @@ const struct command command_report = {
     .summary = "show what a run file says",
     .details =
         "FILE is a run file of scoped-lane or of scope-profiler. Regions come first, then threads, tasks by what they "
-        "run, and what was lost, open or crossing at the end. Tables for --table: regions, threads, task_groups, "
+        "run, and what was lost, open at the end, crossing, or left without an enter. Tables for --table: regions, threads, task_groups, "
         "tasks, "
         "calls (each with its place in the call stack), and those of scoped-lane: loss, open_calls, crossing, "
-        "processes, clock, samples. Without --table, --tsv prints the regions.",
+        "unmatched, processes, clock, samples. Without --table, --tsv prints the regions.",
     .options = options,
     .function = run,
 };

@@ -29,6 +29,18 @@ static char *parameters_of(const struct command_line *line)
     return parameters;
 }
 
+// Finished tasks beyond a cap are no rows any more.
+static void say_folded(const json_t *reply, FILE *to)
+{
+    json_int_t folded = json_integer_value(json_object_get(json_object_get(reply, "trust"), "tasks_folded"));
+    if (folded == 0)
+        return;
+    if (to == stdout)
+        say("%" JSON_INTEGER_FORMAT " finished tasks are not listed any more; run files have them", folded);
+    else
+        fprintf(to, "%" JSON_INTEGER_FORMAT " finished tasks are not listed any more; run files have them\n", folded);
+}
+
 static int print(const struct command_line *line, FILE *to, const struct listing *listing, const json_t *reply)
 {
     enum table_form form = listing_form(line);
@@ -40,6 +52,8 @@ static int print(const struct command_line *line, FILE *to, const struct listing
     const json_t *rows = json_object_get(reply, "rows");
     if (json_array_size(rows) == 0 && form == TABLE_ALIGNED)
         to == stdout ? say("%s", listing->none) : (void)fprintf(to, "%s\n", listing->none);
+    if (listing->folds)
+        say_folded(reply, to);
     int result = table_print(to, form, listing->columns, rows, json_integer_value(json_object_get(reply, "time_ns")));
     if (result < 0)
         say("cannot print the table: %s", strerror(-result));

@@ -9,7 +9,7 @@
 
 const struct table_column report_region_columns[] = {
     {"name", "REGION", TABLE_TEXT},         {"ranks", "RANKS", TABLE_COUNT, TABLE_IF_VARIED},
-    {"calls", "CALLS", TABLE_COUNT},        {"total_ns", "TOTAL", TABLE_DURATION},
+    {"calls", "CALLS", TABLE_COUNT, .exact = "exact"}, {"total_ns", "TOTAL", TABLE_DURATION, .exact = "exact"},
     {"self_ns", "SELF", TABLE_DURATION},    {"mean_ns", "MEAN", TABLE_DURATION},
     {"min_ns", "MIN", TABLE_DURATION},      {"max_ns", "MAX", TABLE_DURATION},
     {"share", "SHARE", TABLE_SHARE},        {0},
@@ -65,6 +65,7 @@ const struct table_column report_task_columns[] = {
 const struct table_column report_loss_columns[] = {
     {"rank", "RANK", TABLE_COUNT},
     {"ring", "RING", TABLE_COUNT},
+    {"thread", "THREAD", TABLE_COUNT},
     {"reason", "REASON", TABLE_TEXT},
     {"count", "CALLS", TABLE_COUNT},
     {0},
@@ -82,6 +83,15 @@ const struct table_column report_crossing_columns[] = {
     {"region", "REGION", TABLE_TEXT},
     {"start_ns", "START", TABLE_DURATION},
     {"duration_ns", "DURATION", TABLE_DURATION},
+    {0},
+};
+
+const struct table_column report_unmatched_columns[] = {
+    {"rank", "RANK", TABLE_COUNT},
+    {"count", "EXITS", TABLE_COUNT},
+    {"region", "REGION", TABLE_TEXT},
+    {"label", "LANE", TABLE_TEXT},
+    {"why", "WHY", TABLE_TEXT, TABLE_CUT},
     {0},
 };
 
@@ -132,6 +142,7 @@ json_t *report_rows_regions(const struct report *report)
         json_object_set_new(row, "min_ns", json_integer(region->minimum_ns));
         json_object_set_new(row, "max_ns", json_integer(region->maximum_ns));
         json_object_set_new(row, "share", real_or_null(region->share));
+        json_object_set_new(row, "exact", json_boolean(!report->lost));
         json_array_append_new(rows, row);
     }
     return rows;

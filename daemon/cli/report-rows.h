@@ -20,7 +20,7 @@ json_t *report_rows_own(const struct sl_run *run, const struct sl_table *table, 
 struct table_column *report_columns_own(const struct sl_table *table);
 
 extern const struct table_column report_region_columns[], report_thread_columns[], report_task_group_columns[],
-    report_task_columns[], report_loss_columns[], report_open_columns[], report_crossing_columns[],
+    report_task_columns[], report_loss_columns[], report_open_columns[], report_crossing_columns[], report_unmatched_columns[],
     report_process_columns[];
 
 #endif

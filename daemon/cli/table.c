@@ -139,7 +139,7 @@ static void format_cell(struct buffer *into, const struct table_column *column, 
 static bool is_shown(const struct table_column *column, const json_t *rows)
 {
     const json_t *first = json_object_get(json_array_get(rows, 0), column->field);
-    bool there = false, varied = false;
+    bool there = false, varied = false, any = false;
     size_t index;
     json_t *row;
     json_array_foreach(rows, index, row)
@@ -147,8 +147,20 @@ static bool is_shown(const struct table_column *column, const json_t *rows)
         const json_t *value = json_object_get(row, column->field);
         there = there || value;
         varied = varied || !first != !value || (value && !json_equal(value, first));
+        any = any || (value && !is_unknown(value) && !(json_is_number(value) && json_number_value(value) == 0));
     }
-    return column->shown == TABLE_NEVER ? false : column->shown == TABLE_IF_VARIED ? varied : there;
+    switch (column->shown) {
+    case TABLE_NEVER: return false;
+    case TABLE_IF_VARIED: return varied;
+    case TABLE_IF_ANY:
+    case TABLE_CUT_IF_ANY: return any;
+    default: return there;
+    }
+}
+
+static bool is_cut(const struct table_column *column)
+{
+    return column->shown == TABLE_CUT || column->shown == TABLE_CUT_IF_ANY;
 }
 
 static bool is_left(const struct table_column *column)
@@ -196,7 +208,7 @@ static int print_aligned(FILE *to, const struct table_column *columns, const jso
     scols_table_enable_minout(table, 1);  // no blanks at the end of lines
     for (int i = 0; columns[i].field && i < 64 && result == 0; i++) {
         shown[i] = is_shown(&columns[i], rows);
-        int flags = (is_left(&columns[i]) ? 0 : SCOLS_FL_RIGHT) | (columns[i].shown == TABLE_CUT ? SCOLS_FL_TRUNC : 0);
+        int flags = (is_left(&columns[i]) ? 0 : SCOLS_FL_RIGHT) | (is_cut(&columns[i]) ? SCOLS_FL_TRUNC : 0);
         if (shown[i] && !scols_table_new_column(table, columns[i].header, 0, flags))
             result = -ENOMEM;
     }

@@ -36,6 +36,8 @@ enum table_shown {
     TABLE_ALWAYS,     // where any row has the field at all
     TABLE_CUT,        // so, and cut at the right edge of a terminal
     TABLE_IF_VARIED,  // only where the rows differ in it: the run of a listing of one run says nothing
+    TABLE_IF_ANY,     // only where some row has more than 0 or nothing in it
+    TABLE_CUT_IF_ANY, // so, and cut
     TABLE_NEVER,
 };
 

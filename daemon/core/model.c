@@ -6,8 +6,10 @@
 #include "base/alloc.h"
 #include "base/buffer.h"
 #include "base/utf8.h"
+#include "core/unmatched.h"
 
-enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16 };
+enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16,
+       FOLD_LOOKS = 4096 };
 
 void model_init(struct model *model, uint32_t clock_kind, size_t anchors_kept, uint32_t tasks_kept)
 {
@@ -44,6 +46,7 @@ static void process_free(struct model_process *process)
     free(process->slots);
     free(process->open);
     free(process->ended_open);
+    free(process->unmatched);
     free(process->host);
     free(process->program);
     free(process->directory);
@@ -253,15 +256,36 @@ struct model_task *model_task(const struct model_process *process, uint32_t inde
     return chunk < process->task_chunks && process->tasks[chunk] ? process->tasks[chunk][index % CHUNK] : NULL;
 }
 
-// Finished tasks beyond the cap leave the live tables; the spool has them.
-static void fold(struct model *model, struct model_process *process, struct model_task **place)
+// A chunk that a later task may still need stays.
+static void drop_chunk(struct model_process *process, uint32_t chunk)
 {
-    if (!model->tasks_kept || !(*place)->facts.done || process->tasks_known <= model->tasks_kept)
-        return;
-    task_free(*place);
-    *place = NULL;
-    process->tasks_known--;
-    process->tasks_folded++;
+    for (uint32_t i = 0; i < CHUNK; i++)
+        if (process->tasks[chunk][i])
+            return;
+    if (chunk + 1 < process->task_chunks && process->tasks[chunk + 1]) {
+        free(process->tasks[chunk]);
+        process->tasks[chunk] = NULL;
+    }
+}
+
+// Beyond the cap the oldest finished tasks leave the live tables; the spool has them. A hand moves over the indices, so that each is looked
+// at seldom; those that still live wait for its next round.
+static void fold(struct model *model, struct model_process *process)
+{
+    uint32_t end = process->task_chunks * CHUNK;
+    for (uint32_t looks = 0; model->tasks_kept && process->tasks_known > model->tasks_kept && looks < FOLD_LOOKS; looks++) {
+        uint32_t index = process->fold_next < end ? process->fold_next : 0, chunk = index / CHUNK;
+        process->fold_next = process->tasks[chunk] ? index + 1 : (chunk + 1) * CHUNK;
+        struct model_task *task = model_task(process, index);
+        if (task && task->facts.done) {
+            process->tasks[chunk][index % CHUNK] = NULL;
+            task_free(task);
+            process->tasks_known--;
+            process->tasks_folded++;
+        }
+        if (process->tasks[chunk] && process->fold_next % CHUNK == 0)
+            drop_chunk(process, chunk);
+    }
 }
 
 void model_set_task(struct model *model, struct model_process *process, const struct task_facts *facts, const char *name,
@@ -278,7 +302,7 @@ void model_set_task(struct model *model, struct model_process *process, const st
     (*place)->facts = *facts;
     set_text(&(*place)->name, name, facts->name_length);
     set_text(&(*place)->coro_name, coro_name, facts->coro_name_length);
-    fold(model, process, place);
+    fold(model, process);
 }
 
 struct model_slot *model_slot(struct model_process *process, uint32_t slot)
@@ -393,7 +417,10 @@ static void take_other(struct taking *taking, const struct sl_record *record)
 {
     if (sl_record_kind(record) == SL_THREAD) {
         account(taking);
+        taking->slot->shared |= taking->slot->owner != SL_RING_FREE && taking->slot->owner != sl_record_task(record);
         taking->slot->owner = sl_record_task(record);
+    } else if (sl_record_kind(record) == SL_UNMATCHED) {
+        unmatched_count(taking->process, taking->slot->owner, record);
     } else if (sl_record_kind(record) == SL_ENDED_OPEN) {
         struct model_call call = call_of(taking->slot, record);
         keep_ended_open(taking->process, &call);
@@ -519,6 +546,18 @@ uint64_t model_calls(const struct model_process *process)
     for (uint32_t i = 0; i < process->slot_count; i++)
         calls += process->slots[i].ledger.stored;
     return calls;
+}
+
+int64_t model_lane(uint32_t thread, uint32_t task)
+{
+    return task != SL_TASK_NONE ? (int64_t)task : thread == FACTS_NO_THREAD ? -1 : -2 - (int64_t)thread;
+}
+
+uint32_t model_ring_thread(const struct model_process *process, uint32_t slot)
+{
+    if (slot >= process->slot_count || process->slots[slot].shared)
+        return FACTS_NO_THREAD;
+    return process->slots[slot].owner;  // SL_RING_FREE is no thread either
 }
 
 // ---- open calls

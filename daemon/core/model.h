@@ -49,11 +49,20 @@ struct model_task {
 struct model_slot {
     uint64_t next;   // sequence number of the record to come
     uint32_t owner;  // thread index, SL_RING_FREE before the first THREAD record
+    bool shared;     // several threads have had it, one after another
     uint64_t calls;  // consumed, stored or lost here
     struct ledger ledger;
     struct ledger base;  // what an earlier part of the run has accounted for: taken off the producer's counters
     uint64_t newest_start;  // lane and start of the newest call: what a kill may have left open though it is published
     uint32_t newest_task, newest_thread;
+};
+
+// Exits without an enter: those of one region, on one lane, by one thread.
+struct model_unmatched {
+    uint32_t task, thread;  // SL_TASK_NONE: the bare thread's lane
+    uint32_t region;
+    uint64_t count;
+    uint64_t first, last;  // ticks
 };
 
 struct model_process {
@@ -71,6 +80,7 @@ struct model_process {
     struct model_task ***tasks;  // chunks of MODEL_TASK_CHUNK pointers
     uint32_t task_chunks;
     uint64_t tasks_known, tasks_folded;
+    uint32_t fold_next;  // index of the task to be folded next, if it has finished
     struct model_slot *slots;
     uint32_t slot_count;
     struct ledger elsewhere, elsewhere_base;
@@ -78,6 +88,9 @@ struct model_process {
     uint32_t open_count;
     struct open_facts *ended_open;  // ENDED_OPEN records: calls open when their task or thread ended
     uint32_t ended_open_count;
+    struct model_unmatched *unmatched;
+    uint32_t unmatched_count;
+    uint64_t unmatched_others;  // beyond what the list holds
     int64_t file_rank;  // -1 until given
     bool uses_tasks;
 };
@@ -91,7 +104,7 @@ struct model {
     uint32_t name_mask;
     struct ticks clock;      // of the machine's counter
     uint32_t clock_kind;
-    uint32_t tasks_kept;     // finished tasks kept per process before they fold; 0: all
+    uint32_t tasks_kept;     // tasks kept per process before the oldest finished ones fold; 0: all
 };
 
 // A closed call as it comes out of a ring, its owner known.
@@ -152,6 +165,11 @@ const char *model_word(const struct model_process *process, uint32_t id);  // a 
 bool model_is_published(const struct model_process *process, const struct open_facts *open);
 // Or one that the end of its lane has told already? (A kill between the two leaves it in both.)
 bool model_has_ended_open(const struct model_process *process, const struct open_facts *open);
+
+// A lane as run files number it: the task's index, else -2 - thread, -1 unknown.
+int64_t model_lane(uint32_t thread, uint32_t task);
+// The thread that lost a ring's calls; FACTS_NO_THREAD where that cannot be told, for several have had the ring.
+uint32_t model_ring_thread(const struct model_process *process, uint32_t slot);
 
 // Monotonic ns of a process's ticks.
 int64_t model_time_ns(struct model *model, const struct model_process *process, uint64_t ticks);

@@ -6,10 +6,12 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/say.h"
 #include "base/testpoint.h"
 #include "core/drain.h"
 #include "core/lanes.h"
 #include "core/procfs.h"
+#include "core/unmatched.h"
 #include "services/daemon.h"
 
 enum {
@@ -19,6 +21,8 @@ enum {
     TASK_SCAN_PERIOD_MS = 250,
     LEDGER_PERIOD_MS = 1000,
     OPEN_PERIOD_MS = 5000,
+    ASTRAY_PERIOD_MS = 250,    // after an exit without an enter, while the enter's call is still open
+    ASTRAY_SAID = 16,          // per process; all of them stand in the run file
     RETRY_PERIOD_MS = 100,     // of writing a spool that could not be written
     SLOWEST_MS = 250,
     SLOWEST_UNWOKEN_MS = 20,  // where some client cannot wake us
@@ -64,7 +68,7 @@ static void note_spooled(struct client *client, uint32_t *state)
     client->spooled_states[client->spooled_count++] = state;
 }
 
-// The version seen of row `number`; the array grows with the rows.
+// What was seen of row `number`; the array grows with the rows.
 static uint32_t *version_of(uint32_t **versions, uint32_t *count, uint32_t number)
 {
     if (number >= *count) {
@@ -76,6 +80,13 @@ static uint32_t *version_of(uint32_t **versions, uint32_t *count, uint32_t numbe
         *count = larger;
     }
     return &(*versions)[number];
+}
+
+// What was seen of a row: its version, and whether it was done. The version rises before the row is done, so a row seen between the two is
+// looked at again.
+static uint32_t mark_of(const uint32_t *version, uint32_t state)
+{
+    return sl_load_acquire(version) << 1 | (state == SL_ROW_DONE);
 }
 
 // The end of the thread that called exit stands in its row before the process has ended: it counts only then.
@@ -98,10 +109,10 @@ static bool thread_is_gone(const struct client *client, uint32_t tid)
 static bool pump_thread(struct client *client, struct sl_thread_row *shared, uint32_t number)
 {
     uint32_t *seen = version_of(&client->thread_versions, &client->thread_rows, number);
-    uint32_t state = sl_load_acquire(&shared->state), version = sl_load_acquire(&shared->version);
+    uint32_t state = sl_load_acquire(&shared->state), mark = mark_of(&shared->version, state);
     if (state != SL_ROW_LIVE && state != SL_ROW_DONE)
         return false;
-    bool is_new = version != *seen || (client->gone && state == SL_ROW_LIVE && shared->end);
+    bool is_new = mark != *seen || (client->gone && state == SL_ROW_LIVE && shared->end);
     struct sl_thread_row row;
     struct buffer name = {0};
     if (is_new && (segment_thread_row(&client->segment, shared, &row, &name) || client->gone)) {
@@ -109,10 +120,10 @@ static bool pump_thread(struct client *client, struct sl_thread_row *shared, uin
         model_set_thread(client->process, &facts, name.data ? name.data : "");
         spool_put_thread(&client->run->spool, client->process->number, &facts, name.data ? name.data : "");
         TESTPOINT(thread_put);
-        *seen = version;
+        *seen = mark;
     }
     buffer_finish(&name);
-    if (state == SL_ROW_DONE && version == *seen && thread_is_gone(client, sl_load_relaxed(&shared->native_id)))
+    if (state == SL_ROW_DONE && mark == *seen && thread_is_gone(client, sl_load_relaxed(&shared->native_id)))
         note_spooled(client, &shared->state);
     return is_new;
 }
@@ -137,11 +148,13 @@ static void rebuild(struct task_facts *facts)
     facts->suspended = span > facts->running ? span - facts->running : 0;
 }
 
-static struct task_facts task_facts_of(const struct sl_task_row *row, size_t name_length, size_t coro_name_length)
+// An end that was asked for in the middle of a step stands in the row before the task has ended: it counts only then.
+static struct task_facts task_facts_of(const struct sl_task_row *row, bool process_ended, size_t name_length, size_t coro_name_length)
 {
     const struct sl_lane *lane = &row->lane;
+    bool over = row->state == SL_ROW_DONE || process_ended;
     return (struct task_facts){.index = row->index, .thread = lane->thread, .kind = row->kind, .created = row->created,
-                               .done = row->done, .steps = lane->steps, .running = lane->running, .suspended = lane->suspended,
+                               .done = over ? row->done : 0, .steps = lane->steps, .running = lane->running, .suspended = lane->suspended,
                                .longest_step = lane->longest_step, .first_step = lane->first_step,
                                .step_started = lane->step_started, .last_step_end = lane->last_step_end,
                                .stepping = lane->stepping, .name_length = (uint32_t)name_length,
@@ -151,14 +164,14 @@ static struct task_facts task_facts_of(const struct sl_task_row *row, size_t nam
 static bool pump_task(struct client *client, struct sl_task_row *shared, uint32_t number, bool all)
 {
     uint32_t *seen = version_of(&client->task_versions, &client->task_rows, number);
-    uint32_t state = sl_load_acquire(&shared->state), version = sl_load_acquire(&shared->version);
-    if ((state != SL_ROW_LIVE && state != SL_ROW_DONE) || (version == *seen && !(all && state == SL_ROW_LIVE)))
+    uint32_t state = sl_load_acquire(&shared->state), mark = mark_of(&shared->version, state);
+    if ((state != SL_ROW_LIVE && state != SL_ROW_DONE) || (mark == *seen && !(all && state == SL_ROW_LIVE)))
         return false;
     struct sl_task_row row;
     struct buffer name = {0}, coro_name = {0};
     bool whole = segment_task_row(&client->segment, shared, &row, &name, &coro_name);
     if (whole || client->gone) {
-        struct task_facts facts = task_facts_of(&row, name.length, coro_name.length);
+        struct task_facts facts = task_facts_of(&row, client->gone, name.length, coro_name.length);
         if (!whole)
             rebuild(&facts);
         const char *names[2] = {name.data ? name.data : "", coro_name.data ? coro_name.data : ""};
@@ -168,7 +181,7 @@ static bool pump_task(struct client *client, struct sl_task_row *shared, uint32_
             task->row = (uint64_t)((const char *)shared - client->segment.map.base);
         spool_put_task(&client->run->spool, client->process->number, &facts, names[0], names[1]);
         TESTPOINT(task_put);
-        *seen = version;
+        *seen = mark;
         if (state == SL_ROW_DONE)
             note_spooled(client, &shared->state);
     }
@@ -396,6 +409,17 @@ static void pump_open(struct client *client)
     free(list.facts);
 }
 
+// Once for each lane, thread and region.
+static void say_unmatched(struct client *client)
+{
+    struct model_process *process = client->process;
+    for (; client->unmatched_said < process->unmatched_count && client->unmatched_said < ASTRAY_SAID; client->unmatched_said++) {
+        char *words = unmatched_words(&client->run->model, process, &process->unmatched[client->unmatched_said]);
+        say("process %d: %s", (int)client->pid, words);
+        free(words);
+    }
+}
+
 static void pump_status(struct client *client)
 {
     const struct sl_segment *header = segment_header(&client->segment);
@@ -438,8 +462,11 @@ static void pump_tables(struct client *client, bool last)
     int64_t now_ns = clock_monotonic_ns();
     pump_ledgers(client, is_due(&client->ledger_ns, now_ns, LEDGER_PERIOD_MS, last));
     pump_status(client);
-    if (is_due(&client->open_ns, now_ns, OPEN_PERIOD_MS, last))
+    bool astray = client->unmatched_said < client->process->unmatched_count && client->unmatched_said < ASTRAY_SAID;
+    if (is_due(&client->open_ns, now_ns, astray ? ASTRAY_PERIOD_MS : OPEN_PERIOD_MS, last)) {
         pump_open(client);
+        say_unmatched(client);
+    }
     if (!last)
         return;
     spool_put_status(&client->run->spool, client->process->number, &client->process->status);

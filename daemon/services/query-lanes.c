@@ -47,6 +47,15 @@ static uint32_t *current_tasks(const struct client *client, const struct model_p
     return current;
 }
 
+// Calls it lost; null where its ring was others' too, for a ring counts for all.
+static void member_lost(struct json_writer *json, const struct model_process *process, const struct model_thread *thread, uint32_t index)
+{
+    if (model_ring_thread(process, thread->facts.slot) == index)
+        jsonw_member_uint(json, "lost", model_lost(&process->slots[thread->facts.slot].ledger));
+    else
+        jsonw_member_null(json, "lost");
+}
+
 static void thread_row(struct page *page, struct run *run, struct model_process *process, const struct client *client, uint32_t index,
                        uint32_t task)
 {
@@ -68,6 +77,7 @@ static void thread_row(struct page *page, struct run *run, struct model_process 
     jsonw_member_uint(json, "cpu_ns", thread->facts.cpu_ns);
     jsonw_member_bool(json, "cpu_exact", thread->facts.cpu_exact);
     jsonw_member_uint(json, "calls", thread->calls);
+    member_lost(json, process, thread, index);
     jsonw_member_text(json, "state", state);
     if (task == SL_TASK_NONE)
         jsonw_member_null(json, "task_index");

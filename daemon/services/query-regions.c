@@ -11,6 +11,7 @@ struct sums {
     int64_t closed_ns, total_ns, self_ns, min_ns, max_ns;
     int64_t process_ns, largest_ns;  // of the process being added; of the process with most
     uint32_t processes;              // that have the region
+    bool bound;                      // one of them has lost calls, which do not say of which region
 };
 
 static int64_t signed_length(const struct run *run, const struct model_process *process, int64_t ticks)
@@ -59,9 +60,12 @@ static void add_process(struct page *page, struct run *run, struct model_process
             add_closed(run, process, &process->regions[id], sums);
     add_closed(run, process, &process->other, sums);
     lanes_visit(page, run, process, add_open, sums);
+    struct ledger ledger = model_ledger(process);
+    bool bound = model_lost(&ledger) > 0;
     for (uint32_t name = 0; name < run->model.name_count; name++) {
         struct sums *sum = &sums[name];
         sum->processes += sum->process_ns > 0;
+        sum->bound |= bound && sum->process_ns > 0;
         sum->total_ns += sum->process_ns;
         sum->largest_ns = sum->process_ns > sum->largest_ns ? sum->process_ns : sum->largest_ns;
         sum->process_ns = 0;
@@ -86,6 +90,7 @@ static void region_row(struct page *page, struct run *run, uint32_t name, const 
     jsonw_member_time(json, "min_ns", sum->calls ? sum->min_ns : SL_UNKNOWN);
     jsonw_member_time(json, "max_ns", sum->calls ? sum->max_ns : SL_UNKNOWN);
     jsonw_member_time(json, "mean_ns", sum->calls ? sum->closed_ns / (int64_t)sum->calls : SL_UNKNOWN);
+    jsonw_member_bool(json, "exact", !sum->bound);
     if (sum->total_ns > 0)
         jsonw_member_double(json, "imbalance", (double)sum->largest_ns * sum->processes / (double)sum->total_ns);
     else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "core/unmatched.h"
 #include "services/converter.h"
 
 static const char *const process_states[] = PROCESS_STATE_NAMES;
@@ -53,6 +54,14 @@ void rows_runs(struct page *page)
 
 // ---- processes
 
+// The first of its exits without an enter, in words.
+static void unmatched_why(struct page *page, struct run *run, struct model_process *process)
+{
+    char *words = process->unmatched_count ? unmatched_words(&run->model, process, &process->unmatched[0]) : NULL;
+    jsonw_member_text(page->json, "unmatched_why", words);
+    free(words);
+}
+
 static void process_row(struct page *page, struct run *run, struct model_process *process)
 {
     struct row_key key = {run->number, process->number, 0};
@@ -76,8 +85,10 @@ static void process_row(struct page *page, struct run *run, struct model_process
     jsonw_member_uint(json, "stored", ledger.stored);
     jsonw_member_uint(json, "lost", model_lost(&ledger));
     jsonw_member_uint(json, "unmatched", ledger.unmatched);
+    unmatched_why(page, run, process);
     jsonw_member_uint(json, "crossing", ledger.crossing);
     jsonw_member_uint(json, "abandoned", ledger.abandoned);
+    jsonw_member_uint(json, "tasks_folded", process->tasks_folded);
     jsonw_member_time(json, "last_event_ns", row_time(run, process, process->status.last_event));
     jsonw_object_end(json);
 }
@@ -100,10 +111,15 @@ static void loss_row(struct page *page, struct run *run, struct model_process *p
     if (!ledger->lost[reason] || !page_wants(page, &key))
         return;
     row_open(page, run, process);
+    uint32_t thread = model_ring_thread(process, ring);
     if (ring == FACTS_ELSEWHERE)
         jsonw_member_null(page->json, "ring");
     else
         jsonw_member_uint(page->json, "ring", ring);
+    if (thread == FACTS_NO_THREAD)  // threads without a ring, or several that had this one in turn
+        jsonw_member_null(page->json, "thread_index");
+    else
+        jsonw_member_uint(page->json, "thread_index", thread);
     jsonw_member_text(page->json, "reason", loss_names[reason]);
     jsonw_member_uint(page->json, "count", ledger->lost[reason]);
     jsonw_object_end(page->json);
@@ -128,12 +144,61 @@ void rows_loss(struct page *page)
     page_each_run(page, loss_of);
 }
 
+// ---- exits without an enter
+
+static void unmatched_row(struct page *page, struct run *run, struct model_process *process, uint32_t number)
+{
+    const struct model_unmatched *unmatched = &process->unmatched[number];
+    struct row_key key = {run->number, process->number, number};
+    if (!page_wants(page, &key))
+        return;
+    struct json_writer *json = page->json;
+    uint32_t candidates;
+    const struct open_facts *open = unmatched_open(process, unmatched, &candidates);
+    char *why = unmatched_words(&run->model, process, unmatched);
+    row_open(page, run, process);
+    jsonw_member_text(json, "region", model_region_name(&run->model, model_region(process, unmatched->region)));
+    jsonw_member_int(json, "lane", model_lane(unmatched->thread, unmatched->task));
+    jsonw_member_uint(json, "thread_index", unmatched->thread);
+    jsonw_member_uint(json, "count", unmatched->count);
+    jsonw_member_time(json, "first_ns", row_time(run, process, unmatched->first));
+    jsonw_member_time(json, "last_ns", row_time(run, process, unmatched->last));
+    if (open) {
+        jsonw_member_int(json, "entered_lane", model_lane(open->thread, open->task));
+        jsonw_member_uint(json, "entered_thread_index", unmatched_entered_by(process, open));
+        jsonw_member_time(json, "entered_ns", row_time(run, process, open->start));
+    } else {
+        jsonw_member_null(json, "entered_lane");
+        jsonw_member_null(json, "entered_thread_index");
+        jsonw_member_null(json, "entered_ns");
+    }
+    jsonw_member_text(json, "why", why);
+    jsonw_object_end(json);
+    free(why);
+}
+
+static void unmatched_of_process(struct page *page, struct run *run, struct model_process *process)
+{
+    for (uint32_t i = 0; i < process->unmatched_count && !page->more; i++)
+        unmatched_row(page, run, process, i);
+}
+
+static void unmatched_of(struct page *page, struct run *run)
+{
+    page_each_process(page, run, unmatched_of_process);
+}
+
+void rows_unmatched(struct page *page)
+{
+    page_each_run(page, unmatched_of);
+}
+
 // ---- trust
 
 void rows_trust(struct json_writer *json, const struct page *page)
 {
     struct ledger sum = {0};
-    uint64_t untracked = 0;
+    uint64_t untracked = 0, folded = 0;
     int64_t error_ns = page->daemon->clock.error_ns;
     for (const struct run *run = page->daemon->runs; run; run = run->next) {
         if (!page->sees_all && run->uid != page->uid)
@@ -143,6 +208,7 @@ void rows_trust(struct json_writer *json, const struct page *page)
             for (int reason = 0; reason < SL_LOST_COUNT; reason++)
                 sum.lost[reason] += ledger.lost[reason];
             sum.unmatched += ledger.unmatched;
+            folded += run->model.processes[i]->tasks_folded;
         }
     }
     for (const struct client *client = page->daemon->clients; client; client = client->next)
@@ -158,6 +224,7 @@ void rows_trust(struct json_writer *json, const struct page *page)
     jsonw_object_end(json);
     jsonw_member_uint(json, "unmatched", sum.unmatched);
     jsonw_member_uint(json, "untracked", untracked);
+    jsonw_member_uint(json, "tasks_folded", folded);
     jsonw_member_int(json, "clock_error_ns", error_ns);
     jsonw_object_end(json);
 }

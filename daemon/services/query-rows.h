@@ -21,6 +21,7 @@ void rows_runs(struct page *page);
 void rows_processes(struct page *page);
 void rows_regions(struct page *page);  // calls that are open count in open, total and self as of now
 void rows_loss(struct page *page);
+void rows_unmatched(struct page *page);
 void rows_threads(struct page *page);
 void rows_tasks(struct page *page);
 void rows_lanes(struct page *page);

@@ -125,6 +125,7 @@ LISTING(threads)
 LISTING(tasks)
 LISTING(regions)
 LISTING(loss)
+LISTING(unmatched)
 LISTING(lanes)
 LISTING(where)
 
@@ -326,6 +327,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/tasks", row_parameters, get_tasks},
     {"GET", "/v1/regions", row_parameters, get_regions},
     {"GET", "/v1/loss", row_parameters, get_loss},
+    {"GET", "/v1/unmatched", row_parameters, get_unmatched},
     {"GET", "/v1/lanes", row_parameters, get_lanes},
     {"GET", "/v1/where", row_parameters, get_where},
     {"POST", "/v1/join", join_parameters, post_join},

@@ -272,6 +272,7 @@ static void move_client(struct client *client, struct run *to)
     for (uint32_t i = 0; i < client->task_rows; i++)
         client->task_versions[i] = 0;
     client->tasks_scanned_ns = client->ledger_ns = client->open_ns = 0;
+    client->unmatched_said = 0;
 }
 
 static void keep_the_living(struct run *run)

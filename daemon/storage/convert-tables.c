@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "core/unmatched.h"
 
 static const char *const process_states[] = PROCESS_STATE_NAMES;
 static const char *const loss_names[] = SL_LOSS_NAMES;
@@ -217,16 +218,18 @@ static void write_lanes(const struct convert_facts *facts, struct model *model, 
 
 static void loss_rows(const struct model_process *process, int64_t ring, const struct ledger *ledger, struct runwrite *w)
 {
+    uint32_t thread = ring < 0 ? FACTS_NO_THREAD : model_ring_thread(process, (uint32_t)ring);
     for (int reason = 0; reason < SL_LOST_COUNT; reason++)
         if (ledger->lost[reason])
             runwrite_table_row(w, (union run_value[]){{process->file_rank}, {process->facts.pid}, {ring},
+                                                      {thread == FACTS_NO_THREAD ? -1 : (int64_t)thread},
                                                       {.text = loss_names[reason]}, {(int64_t)ledger->lost[reason]}});
 }
 
 static void write_loss(const struct model *model, struct runwrite *w)
 {
     static const struct run_column columns[] = {
-        {"rank", RUN_INT}, {"pid", RUN_INT}, {"ring", RUN_INT}, {"reason", RUN_TEXT}, {"count", RUN_INT}};
+        {"rank", RUN_INT}, {"pid", RUN_INT}, {"ring", RUN_INT}, {"thread", RUN_INT}, {"reason", RUN_TEXT}, {"count", RUN_INT}};
     TABLE(w, "loss", columns);
     for (uint32_t p = 0; p < model->process_count; p++) {
         const struct model_process *process = model->processes[p];
@@ -235,11 +238,6 @@ static void write_loss(const struct model *model, struct runwrite *w)
             loss_rows(process, i, &process->slots[i].ledger, w);
     }
     runwrite_table_end(w);
-}
-
-static int64_t lane_of(uint32_t thread, uint32_t task)
-{
-    return task != SL_TASK_NONE ? (int64_t)task : thread == FACTS_NO_THREAD ? -1 : -2 - (int64_t)thread;
 }
 
 // Open calls of a lane come outermost first, so a row's stack is its predecessor's and its own name.
@@ -256,7 +254,7 @@ static void open_rows(struct model *model, struct model_process *process, const 
         buffer_text(&stack, name);
         buffer_append(&stack, "", 1);
         stack.length--;
-        runwrite_table_row(w, (union run_value[]){{process->file_rank}, {process->facts.pid}, {lane_of(open[i].thread, open[i].task)},
+        runwrite_table_row(w, (union run_value[]){{process->file_rank}, {process->facts.pid}, {model_lane(open[i].thread, open[i].task)},
                                                   {.text = name}, {.text = stack.data}, {time_of(model, process, open[i].start)}});
     }
     buffer_finish(&stack);
@@ -283,11 +281,58 @@ static void write_crossing(const struct convert_facts *facts, struct model *mode
     for (uint64_t i = 0; i < facts->crossing_count; i++) {
         const struct model_call *call = &facts->crossing[i].call;
         struct model_process *process = model->processes[facts->crossing[i].process];
-        runwrite_table_row(w, (union run_value[]){{process->file_rank}, {lane_of(call->thread, call->task)},
+        runwrite_table_row(w, (union run_value[]){{process->file_rank}, {model_lane(call->thread, call->task)},
                                                   {call->thread == FACTS_NO_THREAD ? -1 : (int64_t)call->thread},
                                                   {.text = model_region_name(model, model_region(process, call->region))},
                                                   {time_of(model, process, call->start)}, {time_of(model, process, call->end)},
                                                   {model_length_ns(model, process, call->await)}});
+    }
+    runwrite_table_end(w);
+}
+
+static void write_unmatched(struct model *model, struct runwrite *w)
+{
+    static const struct run_column columns[] = {
+        {"rank", RUN_INT},     {"pid", RUN_INT},     {"lane", RUN_INT},         {"thread", RUN_INT},         {"region", RUN_TEXT}, {"count", RUN_INT},
+        {"first_ns", RUN_INT}, {"last_ns", RUN_INT}, {"entered_lane", RUN_INT}, {"entered_thread", RUN_INT}, {"entered_ns", RUN_INT},
+        {"why", RUN_TEXT}};
+    TABLE(w, "unmatched", columns);
+    for (uint32_t p = 0; p < model->process_count; p++) {
+        struct model_process *process = model->processes[p];
+        for (uint32_t i = 0; i < process->unmatched_count; i++) {
+            const struct model_unmatched *unmatched = &process->unmatched[i];
+            uint32_t candidates;
+            const struct open_facts *open = unmatched_open(process, unmatched, &candidates);
+            uint32_t thread = open ? unmatched_entered_by(process, open) : FACTS_NO_THREAD;
+            char *why = unmatched_words(model, process, unmatched);
+            runwrite_table_row(
+                w, (union run_value[]){{process->file_rank}, {process->facts.pid}, {model_lane(unmatched->thread, unmatched->task)},
+                                       {unmatched->thread == FACTS_NO_THREAD ? -1 : (int64_t)unmatched->thread},
+                                       {.text = model_region_name(model, model_region(process, unmatched->region))},
+                                       {(int64_t)unmatched->count}, {time_of(model, process, unmatched->first)},
+                                       {time_of(model, process, unmatched->last)},
+                                       {open ? model_lane(open->thread, open->task) : -1},
+                                       {thread == FACTS_NO_THREAD ? -1 : (int64_t)thread},
+                                       {open ? time_of(model, process, open->start) : SL_UNKNOWN}, {.text = why}});
+            free(why);
+        }
+    }
+    runwrite_table_end(w);
+}
+
+// What is ours to say of tasks beside scope-profiler's table.
+static void write_task_facts(struct model *model, struct runwrite *w)
+{
+    static const struct run_column columns[] = {{"rank", RUN_INT}, {"index", RUN_INT}, {"longest_step_ns", RUN_INT}, {"bound", RUN_INT}};
+    TABLE(w, "tasks", columns);
+    for (uint32_t p = 0; p < model->process_count; p++) {
+        const struct model_process *process = model->processes[p];
+        for (uint32_t i = 0, rows = task_rows(process); process->file_rank >= 0 && i < rows; i++) {
+            const struct model_task *task = model_task(process, i);
+            if (task)
+                runwrite_table_row(w, (union run_value[]){{process->file_rank}, {i}, {model_length_ns(model, process, task->facts.longest_step)},
+                                                          {task->facts.steps_bound}});
+        }
     }
     runwrite_table_end(w);
 }
@@ -350,6 +395,8 @@ void facts_write_tables(const struct convert_facts *facts, struct model *model, 
     write_loss(model, w);
     write_open(model, w);
     write_crossing(facts, model, w);
+    write_unmatched(model, w);
+    write_task_facts(model, w);
     write_processes(model, w);
     write_clock(facts, w);
     write_samples(facts, model, w);

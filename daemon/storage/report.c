@@ -278,6 +278,19 @@ static void add_tasks(struct making *making, uint32_t rank)
     }
 }
 
+static int add_lost(struct making *making)
+{
+    const struct sl_table *table;
+    int result = sl_run_table(making->run, "loss", &table, making->error);
+    if (result || !table)
+        return result;
+    const struct sl_table_column *ranks = sl_table_column(table, "rank"), *counts = sl_table_column(table, "count");
+    for (size_t row = 0; ranks && counts && ranks->integers && counts->integers && row < table->rows; row++)
+        if (making->rank == REPORT_ALL_RANKS || making->rank == ranks->integers[row])
+            making->report->lost += (uint64_t)counts->integers[row];
+    return 0;
+}
+
 // Longest steps are no column of scope-profiler's; files of ours keep them in a table (rank, index, longest_step_ns).
 static int add_longest_steps(struct making *making)
 {
@@ -345,6 +358,8 @@ static int add_lanes(struct making *making)
             result = add_rank(making, ranks[i]);
     if (result == 0)
         result = add_longest_steps(making);
+    if (result == 0)
+        result = add_lost(making);
     forget_groups(making);
     if (making->report->group_count)
         qsort(making->report->groups, making->report->group_count, sizeof *making->report->groups, compare_groups);

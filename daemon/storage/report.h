@@ -37,6 +37,7 @@ struct report_task_group {
 
 struct report {
     uint64_t calls;
+    uint64_t lost;        // as the file says: with any, calls and totals of regions are lower bounds
     uint32_t ranks;       // that have calls
     int64_t wall_ns;      // from setup to finalize, else from the first call to the last; REPORT_UNKNOWN
     int64_t base_ns;      // what shares are shares of: the session's total, else wall times ranks; REPORT_UNKNOWN

@@ -27,7 +27,7 @@ static struct witness {
     uint64_t checked[RINGS];       // records compared, by ring
     const struct o_record *expected;  // the one that was drained last
     bool called;                   // … and the core has made a call of it
-    uint64_t ended_open;
+    uint64_t ended_open, unmatched;
     struct buffer text, more_text;
 } w;
 
@@ -261,6 +261,7 @@ static void drain_ring(uint32_t ring, uint32_t limit)
             model_records(&w.model, w.process, ring, first + (uint64_t)i, &batch[i], 1, -1, on_call, where);
             EQUAL("number of calls", w.called, is_call(w.expected->kind), "ring %u, record %" PRIu64, ring, first + (uint64_t)i);
             w.ended_open += w.expected->kind == ENDED_OPEN;
+            w.unmatched += w.expected->kind == UNMATCHED;
         }
         drain_release(&w.segment, ring, first + (uint64_t)count);
         o.rings[ring].drained = first + (uint64_t)count;
@@ -329,6 +330,10 @@ static void check_sums(void)
     for (int i = 0; i < o.thread_count; i++)
         if (o.threads[i].registered && o.threads[i].stored_calls)
             EQUAL("calls", w.process->threads[o.threads[i].index].calls, o.threads[i].stored_calls, "thread %u", o.threads[i].index);
+    uint64_t unmatched = w.process->unmatched_others;
+    for (uint32_t i = 0; i < w.process->unmatched_count; i++)
+        unmatched += w.process->unmatched[i].count;
+    EQUAL("number", unmatched, w.unmatched, "%s", "exits without an enter");
     EQUAL("number", w.process->ended_open_count, w.ended_open, "%s", "calls that ended open");
 }
 

@@ -326,9 +326,32 @@ Test(model, finished_tasks_beyond_the_cap_are_folded)
     for (uint32_t i = 0; i < 100; i++)
         live += model_task(process, i) != NULL;
     cr_assert_eq(live, 10);
+    cr_assert_not_null(model_task(process, 99), "the oldest go first");
     struct task_facts task = {.index = 200, .created = 1};
     model_set_task(&model, process, &task, "", "");
     cr_assert_not_null(model_task(process, 200), "one that is not finished is never folded");
+}
+
+Test(model, very_many_tasks_take_no_more_memory_than_those_that_are_kept)
+{
+    model.tasks_kept = 100;
+    for (uint32_t i = 0; i < 1000000; i++) {
+        struct task_facts task = {.index = i, .created = 1};
+        model_set_task(&model, process, &task, "", "");
+        if (i < 50)
+            continue;  // these live on; the others end 50 tasks later
+        task.index = i - 50 < 50 ? i : i - 50;
+        task.done = 2;
+        model_set_task(&model, process, &task, "", "");
+    }
+    cr_assert_leq(process->tasks_known, 101 + 50);
+    cr_assert_geq(process->tasks_known + process->tasks_folded, 1000000);
+    cr_assert_not_null(model_task(process, 0));
+    cr_assert_null(model_task(process, 500000));
+    uint32_t chunks = 0;
+    for (uint32_t i = 0; i < process->task_chunks; i++)
+        chunks += process->tasks[i] != NULL;
+    cr_assert_lt(chunks, 6);
 }
 
 // ---- what a hostile client may say
