@@ -38,13 +38,13 @@ mutant 'waiting time taken from the thread' 's/= lane->suspended - entry->suspen
 mutant 'waiting time not clamped to the duration' '/if (waited > duration)/d; /waited = duration;/d' client/scoped_lane.h client/lane.c
 mutant 'steps not clamped to the one before' '/if (now < lane->last_step_end)/,+1d' client/task.c
 mutant 'the wait before the first step charged' 's/if (lane->steps)/if (1)/' client/task.c
-mutant 'a stack per thread' 's/lane_use(self, row ? &row->lane : task ? &self->rowless : thread_lane(self))/lane_use(self, thread_lane(self))/' \
-    client/task.c
-mutant 'an outer step that goes on' 's/close_step(&outer->lane, now, PAUSED/if (0) &/' client/task.c
+mutant 'a stack per thread' 's/lane_use(self, row .*/lane_use(self, thread_lane(self));/' client/task.c
+mutant 'an outer step that goes on' 's/close_step(&outer->lane, now/if (0) &/' client/task.c
 mutant 'an exit that leaves whatever is on top' 's/if (entry->start && SL_ENTRY_REGION(entry->region) == region)/if (entry->start)/' \
     client/lane.c
 mutant 'handles of recycled rows taken' 's/row->index == (uint32_t)task && //' client/task.c
 mutant 'a record more in a ring than it holds' 's|: tail + records;|: tail + records + 1;|' client/lane.c
-mutant 'a ring that stays with its first owner' 's/slot->owner = sl_record_task(record);/if (slot->owner == SL_RING_FREE) &/' daemon/core/model.c
-mutant 'crossing calls in the self times' 's/if (call->kind != SL_CALL_CROSSING)/if (1)/' daemon/core/model.c
+mutant 'a ring that stays with its first owner' \
+    's/taking->slot->owner = sl_record_task(record);/if (taking->slot->owner == SL_RING_FREE) &/' daemon/core/model.c
+mutant 'crossing calls in the self times' 's/if (sl_record_kind(record) != SL_CALL_CROSSING)/if (1)/' daemon/core/model.c
 exit $status
