@@ -34,15 +34,26 @@ static uint64_t units_of(sl_task_t task)
     return task >> 32 & NO_ROW;
 }
 
+static bool is_local(sl_task_t task)
+{
+    return task >> 63;
+}
+
 static bool is_rowless(sl_task_t task)
 {
     return units_of(task) == NO_ROW;
 }
 
-static struct sl_task_row *row_at(uint64_t offset, bool local)
+static struct sl_task_row *local_row_at(uint64_t offset)
 {
-    if (local)
-        return offset + LOCAL_TASK_BYTES > sl_load_acquire(&client->local_tasks.size) ? NULL : (void *)(client->local_tasks.base + offset);
+    bool there = offset + LOCAL_TASK_BYTES <= sl_load_acquire(&client->local_tasks.size);
+    return there ? (void *)(client->local_tasks.base + offset) : NULL;
+}
+
+static inline struct sl_task_row *row_at(uint64_t offset, bool local)
+{
+    if (sl_unlikely(local))
+        return local_row_at(offset);
     return offset + sizeof(struct sl_task_row) > sl_load_relaxed(&client->size) ? NULL : AT(offset);
 }
 
@@ -51,7 +62,7 @@ static inline struct sl_task_row *row_of(sl_task_t task)
 {
     if ((task >> 58 & 31) != client->generation)
         return NULL;
-    struct sl_task_row *row = row_at(units_of(task) << UNIT_BITS, task >> 63);
+    struct sl_task_row *row = row_at(units_of(task) << UNIT_BITS, is_local(task));
     return row && row->index == (uint32_t)task && sl_load_relaxed(&row->state) == SL_ROW_LIVE ? row : NULL;
 }
 
@@ -77,9 +88,9 @@ struct sl_task_row *task_row(sl_task_t task)
 
 // ---- steps: scope_profiler.concurrency's rules, see design.md §2
 
-static inline uint32_t thread_for(const struct producer *self, const struct sl_task_row *row)
+static inline uint32_t thread_for(const struct producer *self, sl_task_t task)
 {
-    return task_is_local(row) ? self->serial : self->index;
+    return is_local(task) ? self->serial : self->index;
 }
 
 static inline void begin_write(struct sl_lane *lane)
@@ -94,10 +105,8 @@ static inline void end_write(struct sl_lane *lane)
     sl_store_release(&lane->seq, lane->seq + 1);
 }
 
-static inline void open_step(struct producer *self, struct sl_task_row *row, uint64_t now)
+static inline void open_step(struct sl_lane *lane, uint32_t thread, uint64_t now)
 {
-    struct sl_lane *lane = &row->lane;
-    uint32_t thread = thread_for(self, row);
     begin_write(lane);
     if (now < lane->last_step_end)
         now = lane->last_step_end;
@@ -141,7 +150,8 @@ static inline struct sl_lane *thread_lane(struct producer *self)
 static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
 {
     sl_store_relaxed(&self->task, task);
-    lane_use(self, row && !task_is_local(row) ? &row->lane : task ? &self->rowless : thread_lane(self));
+    self->task_row = row;
+    lane_use(self, row && !is_local(task) ? &row->lane : task ? &self->rowless : thread_lane(self));
     SL_TESTPOINT_(lane_changed);
 }
 
@@ -233,12 +243,12 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
     if (row && sl_unlikely(sl_load_relaxed(&row->noted) != self->seen))
         note(row);
     uint64_t now = step_ticks();
-    struct sl_task_row *outer = self->task && !is_rowless(self->task) ? row_of(self->task) : NULL;
+    struct sl_task_row *outer = self->task_row;
     if (outer)
-        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, outer) + 1));
+        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, self->task) + 1));
     sl_store_relaxed(&lane->under, self->task);
     if (row)
-        open_step(self, row, now);
+        open_step(lane, thread_for(self, task), now);
     else
         lane->stepping = self->index + 1;
     set_current(self, task, row);
@@ -254,7 +264,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         return;
     }
     uint64_t now = step_ticks();
-    struct sl_task_row *row = is_rowless(task) ? NULL : row_of(task);
+    struct sl_task_row *row = self->task_row;
     struct sl_lane *lane = row ? &row->lane : &self->rowless;
     sl_task_t under = lane->under;
     sl_store_relaxed(&lane->under, 0);
@@ -264,7 +274,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         lane->stepping = 0;
     struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
     if (outer)
-        open_step(self, outer, now);
+        open_step(&outer->lane, thread_for(self, under), now);
     set_current(self, outer || is_rowless(under) ? under : 0, outer);
     if (row && sl_unlikely(sl_load_acquire(&row->finished)))
         complete(self, row, false);
@@ -323,7 +333,7 @@ static void begin_life(struct producer *self, struct sl_task_row *row, uint32_t 
     memset(&row->lane, 0, sizeof row->lane);
     row->lane.entries = SL_TASK_ENTRIES;
     row->lane.task = row->index;
-    row->lane.thread = thread_for(self, row);
+    row->lane.thread = task_is_local(row) ? self->serial : self->index;
     row->lane.since = row->created;
 }
 
@@ -394,7 +404,7 @@ SL_PUBLIC void sl_task_finish(sl_task_t task)
         uint32_t stepping = __atomic_load_n(&row->lane.stepping, __ATOMIC_SEQ_CST);
         if (!stepping)
             complete(self, row, false);
-        if (!stepping || (stepping & ~TASK_PAUSED) == thread_for(self, row) + 1)  // our own step completes it when it ends
+        if (!stepping || (stepping & ~TASK_PAUSED) == thread_for(self, task) + 1)  // our own step completes it when it ends
             return;
     }
 }
