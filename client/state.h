@@ -155,7 +155,7 @@ static inline void lane_use(struct producer *self, struct sl_lane *lane)
     bool inline_path = lane && lane != &self->rowless && self->hot.ring && !self->unannounced &&
                        client->clock != SL_CLOCK_MONOTONIC;
     self->lane = lane;
-    self->hot.lane = inline_path ? lane : NULL;
+    sl_store_relaxed(&self->hot.lane, inline_path ? lane : NULL);
 }
 
 static inline uint32_t lane_capacity(const struct sl_lane *lane)
