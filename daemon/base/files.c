@@ -23,6 +23,22 @@ int files_write_all(int fd, const void *bytes, size_t length)
     return 0;
 }
 
+int files_write_at(int fd, const void *bytes, size_t length, uint64_t offset)
+{
+    const char *rest = bytes;
+    while (length) {
+        ssize_t written = pwrite(fd, rest, length, (off_t)offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -errno;
+        rest += written;
+        offset += (uint64_t)written;
+        length -= (size_t)written;
+    }
+    return 0;
+}
+
 int files_read_all(const char *path, struct buffer *into)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -69,7 +69,9 @@ struct run {
     bool restored;            // from the spool a daemon before us left
     int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
     int64_t flush_tried_ns;
-    bool syncing;             // background_sync is at work
+    bool syncing, readying;   // background_sync, background_ready are at work
+    bool refresh_windows;
+    int64_t ready_after_ns;   // no window of the spool could be made: not tried before
     uint32_t unable;          // processes that could not make a segment
     char *unable_words;
     struct converter *converter;  // of its file, while it runs
@@ -192,6 +194,7 @@ struct model_process *restore_find(const struct daemon *daemon, const uint8_t uu
 char *restore_link(const struct run *run);  // where the runtime directory names a run's spool
 
 // ---- background.c
+void background_ready(struct run *run);  // windows of its spool, where they are wanted
 void background_sync(struct run *run);  // its spool to the disk, on another thread; the run is not freed meanwhile
 
 // ---- query.c

@@ -31,6 +31,7 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
 {
     struct run *run = runs_restore(daemon, reader, status->st_uid, status->st_gid);
     uint64_t limit = daemon->options.spool_limit ? daemon->options.spool_limit : UINT64_MAX;
+    bool torn = spool_is_torn(reader);
     int result = spool_continue(&run->spool, path, reader->at, limit);
     if (result < 0) {
         say("cannot go on with the spool %s: %s", path, strerror(-result));
@@ -38,7 +39,7 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
         return;
     }
     run->has_spool = true;
-    say("run %s goes on: %s, %zu bytes%s", run->id, path, reader->at, reader->at < reader->size ? " (what followed was torn, and is cut off)" : "");
+    say("run %s goes on: %s, %zu bytes%s", run->id, path, reader->at, torn ? " (what followed was torn, and is cut off)" : "");
     if (reader->end_ns != SL_UNKNOWN || !is_this_boot(reader))
         run->finish_asked = true;
 }

@@ -193,5 +193,7 @@ int runs_flush(struct run *run)
     int result = spool_flush(&run->spool);
     if (result < 0 && was_good)
         say("cannot write the spool %s: %s; what the rings cannot hold is counted as lost", run->spool.path, strerror(-result));
+    if (result == 0)
+        background_ready(run);
     return result;
 }

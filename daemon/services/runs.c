@@ -322,6 +322,7 @@ void runs_finish(struct run *run)
         return;
     }
     background_sync(run);
+    spool_drop_windows(&run->spool);
     close(run->spool.fd);
     run->spool.fd = -1;
     buffer_finish(&run->spool.pending);
@@ -424,7 +425,7 @@ static void forget_old(struct daemon *daemon)
     for (struct run **place = &daemon->runs; *place;) {
         struct run *run = *place;
         bool over = run->state == RUN_PUBLISHED || run->state == RUN_FAILED;
-        if (over && run->clients == 0 && !run->converters && !run->syncing && ++kept > RUNS_KEPT) {
+        if (over && run->clients == 0 && !run->converters && !run->syncing && !run->readying && ++kept > RUNS_KEPT) {
             *place = run->next;
             run_free(run);
         } else {

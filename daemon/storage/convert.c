@@ -345,6 +345,7 @@ int convert(const struct convert_options *options, struct convert_result *result
     model_init(&c.model, SL_CLOCK_MONOTONIC, 0, 0);
     model_init(&c.again, SL_CLOCK_MONOTONIC, 0, 0);
     read_all(&c, &c.model, &(struct spool_hooks){count_call, keep_samples, keep_anchor, &c}, 0, 0.25);
+    c.reader.size = c.reader.at;  // a run that goes on (a snapshot's) may put more behind it meanwhile
     model_give_ranks(&c.model);
     make_rows(&c);
     facts_prepare(&c.facts, &c.model);

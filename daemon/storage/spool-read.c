@@ -105,6 +105,14 @@ int spool_next(struct spool_reader *reader, struct spool_frame *frame)
     return 1;
 }
 
+bool spool_is_torn(const struct spool_reader *reader)
+{
+    for (size_t i = reader->at; i < reader->size; i++)
+        if (reader->data[i] != 0)
+            return true;
+    return false;
+}
+
 // ---- into the model
 
 struct cursor {

@@ -13,6 +13,8 @@
 #include "base/testpoint.h"
 #include "storage/spool-frame.h"
 
+#define WINDOW_LASTS_NS INT64_C(1000000000)
+
 static const char magic[8] = "SLSPOOL1";
 
 // ---- frames
@@ -210,7 +212,7 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
     spool->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (spool->fd < 0)
         return -errno;
-    if (ftruncate(spool->fd, (off_t)valid_bytes) < 0 || lseek(spool->fd, 0, SEEK_END) < 0) {
+    if (ftruncate(spool->fd, (off_t)valid_bytes) < 0) {
         int error = errno;
         close(spool->fd);
         spool->fd = -1;
@@ -221,21 +223,122 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
     return 0;
 }
 
+// ---- windows
+
+static void move_window(struct spool_window *to, struct spool_window *from)
+{
+    if (from->map.base)
+        guard_remove(&from->map);
+    *to = *from;
+    if (to->map.base)
+        guard_add(&to->map);
+    *from = (struct spool_window){0};
+}
+
+static void unguard_and_drop(struct spool_window *window)
+{
+    if (window->map.base)
+        guard_remove(&window->map);
+    window_drop(window);
+}
+
+bool spool_wants_window(const struct spool *spool, uint64_t *from, uint64_t *bytes)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (spool->fd < 0 || spool->next.map.base || spool->error)
+        return false;
+    *from = spool->window.map.base && spool->window.to > spool->size_bytes ? spool->window.to : spool->size_bytes & ~(page - 1);
+    *bytes = spool->window_bytes ? spool->window_bytes : WINDOW_BYTES_MIN;
+    return *from < spool->limit_bytes && spool->size_bytes < spool->limit_bytes;
+}
+
+void spool_take_window(struct spool *spool, const struct spool_window *window)
+{
+    spool->next = *window;
+    guard_add(&spool->next.map);
+}
+
+struct spool_window spool_used_window(struct spool *spool)
+{
+    struct spool_window used = spool->used;
+    if (used.map.base)
+        guard_remove(&spool->used.map);
+    spool->used = (struct spool_window){0};
+    return used;
+}
+
+// The next one comes into use: its size follows from how long this one has lasted.
+static void next_window(struct spool *spool)
+{
+    int64_t now_ns = clock_monotonic_ns(), lasted_ns = now_ns - spool->window_begun_ns;
+    uint64_t bytes = spool->window_bytes ? spool->window_bytes : WINDOW_BYTES_MIN;
+    if (lasted_ns < WINDOW_LASTS_NS && bytes < WINDOW_BYTES_MAX)
+        bytes *= 2;
+    else if (lasted_ns > 8 * WINDOW_LASTS_NS && bytes > WINDOW_BYTES_MIN)
+        bytes /= 2;
+    spool->window_bytes = bytes;
+    spool->window_begun_ns = now_ns;
+    unguard_and_drop(&spool->used);
+    move_window(&spool->used, &spool->window);
+    move_window(&spool->window, &spool->next);
+}
+
+// The window that holds this place, NULL when none lies ready.
+static struct spool_window *window_at(struct spool *spool, uint64_t at)
+{
+    while (spool->next.map.base && (!spool->window.map.base || at >= spool->window.to))
+        next_window(spool);
+    struct spool_window *window = &spool->window;
+    return window->map.base && at >= window->from && at < window->to ? window : NULL;
+}
+
+void spool_drop_windows(struct spool *spool)
+{
+    bool lay_ready = spool->window.map.base || spool->next.map.base;
+    unguard_and_drop(&spool->used);
+    unguard_and_drop(&spool->window);
+    unguard_and_drop(&spool->next);
+    if (lay_ready && ftruncate(spool->fd, (off_t)spool->size_bytes) < 0)
+        return;  // zeros follow the last frame then: they are none
+}
+
+// ---- flushing
+
+// Copies from the place `at` on into what lies ready, as far as that reaches. Returns how much.
+static size_t copy_out(struct spool *spool, uint64_t at, const char *bytes, size_t length)
+{
+    size_t done = 0;
+    struct spool_window *window;
+    while (done < length && (window = window_at(spool, at + done))) {
+        uint64_t room = window->to - (at + done);
+        size_t part = length - done < room ? length - done : (size_t)room;
+        memcpy(window->map.base + (at + done - window->from), bytes + done, part);
+        if (window->map.broken) {  // the file was cut under it: what was copied is nowhere
+            spool_drop_windows(spool);
+            return 0;
+        }
+        done += part;
+    }
+    return done;
+}
+
 int spool_flush(struct spool *spool)
 {
-    if (!spool->pending.length)
+    size_t length = spool->pending.length;
+    if (!length)
         return 0;
-    int result = files_write_all(spool->fd, spool->pending.data, spool->pending.length);
-    if (result < 0) {  // a part may be there: what counts is whole flushes, and the next one goes where this one began
+    size_t copied = copy_out(spool, spool->size_bytes, spool->pending.data, length);
+    int result = files_write_at(spool->fd, spool->pending.data + copied, length - copied, spool->size_bytes + copied);
+    if (result < 0) {  // a part may be there: what counts is whole flushes
+        spool_drop_windows(spool);
         int ignored = ftruncate(spool->fd, (off_t)spool->size_bytes);
         (void)ignored;
-        lseek(spool->fd, (off_t)spool->size_bytes, SEEK_SET);
         spool->error = result;
         spool->full = true;
         return result;
     }
     TESTPOINT(spool_written);
-    spool->size_bytes += spool->pending.length;
+    spool->size_bytes += length;
     spool->error = 0;
     spool->full = false;
     buffer_clear(&spool->pending);
@@ -251,6 +354,7 @@ void spool_close(struct spool *spool)
 {
     if (spool->fd >= 0) {
         spool_flush(spool);
+        spool_drop_windows(spool);
         close(spool->fd);
     }
     spool->fd = -1;

@@ -17,6 +17,7 @@
 
 #include "base/buffer.h"
 #include "core/model.h"
+#include "storage/spool-window.h"
 
 #define SPOOL_VERSION 1
 
@@ -55,6 +56,10 @@ struct spool {
     uint64_t limit_bytes;     // records beyond it are dropped and counted
     bool full;                // the latest flush failed
     int error;                // -errno of the latest failed write, 0 none
+    struct spool_window window, next;  // what lies ready from here on, and behind that
+    struct spool_window used;          // the one before
+    uint64_t window_bytes;             // of the next
+    int64_t window_begun_ns;
     int64_t synced_ns;        // when it was last brought to the disk, by its owner
 };
 
@@ -65,8 +70,13 @@ int spool_continue(struct spool *spool, const char *path, uint64_t valid_bytes, 
 void spool_close(struct spool *spool);  // flushes; the file stays
 
 // Frames are gathered in memory; spool_flush writes them. All of a flush is in the page cache, or none of it counts: on
-// failure the file is cut back to where it was, and the frames stay pending. 0 or -errno.
+// failure the next one begins where it began, and the frames stay pending. 0 or -errno.
 int spool_flush(struct spool *spool);
+// The stretch of the file that should be made ready next (window_make, then spool_take_window); false when there is enough.
+bool spool_wants_window(const struct spool *spool, uint64_t *from, uint64_t *bytes);
+void spool_take_window(struct spool *spool, const struct spool_window *window);
+struct spool_window spool_used_window(struct spool *spool);  // to be dropped, on any thread; there may be none
+void spool_drop_windows(struct spool *spool);  // and what lay ready behind the last frame
 // May records still be stored? False beyond the limit. While the disk is full frames stay pending instead: what has been copied from
 // a ring is not given back before it is written, so no more than the rings hold can gather.
 bool spool_has_room(const struct spool *spool, size_t more_bytes);
@@ -113,6 +123,8 @@ struct spool_frame {
 
 // The next good frame: 1, or 0 at the end of what holds together (reader->at is then the valid length).
 int spool_next(struct spool_reader *reader, struct spool_frame *frame);
+// After the last: does more follow than zeros, which a writer that was killed had laid ready?
+bool spool_is_torn(const struct spool_reader *reader);
 
 // Applies a frame to the model; payloads that do not fit their type are passed over. on_samples may be NULL.
 struct spool_hooks {
