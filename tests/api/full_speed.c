@@ -3,8 +3,9 @@
 // catches up in bursts of the same size at half the period. With -m the time of each pair is measured. With -w it waits,
 // once all calls are made, until its standard input ends.
 //
-// Prints a line for each thread: its name, its calls, the ns they took, the us it spent in the kernel; with -m also the longest time of a pair that was not
-// preempted in ns, how many pairs were preempted, and how often a pair gave the processor up of its own accord.
+// Prints a line for each thread: its name, its calls, the ns they took, the us it spent in the kernel, by how many ns the
+// machine made the worst of its bursts late; with -m also the longest time of a pair that was not preempted in ns, how many
+// pairs were preempted, and how often a pair gave the processor up of its own accord.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ struct worker {
     char name[16];
     sl_region_t region;
     uint64_t calls, slowest_ns, preempted;
-    int64_t took_ns;
+    int64_t took_ns, late_ns;
     long system_us, given_up;
 };
 
@@ -93,9 +94,13 @@ static void *work(void *argument)
         uint64_t left = pairs - self->calls;
         make(self, burst && burst < left ? burst : left);
         due += period_ns;
-        int64_t earliest = now_ns() + period_ns / 2;
-        if (period_ns)
-            sleep_until(due > earliest ? due : earliest);
+        if (!period_ns)
+            continue;
+        int64_t earliest = now_ns() + period_ns / 2, wake = due > earliest ? due : earliest;
+        sleep_until(wake);
+        int64_t late_ns = now_ns() - wake;
+        if (late_ns > self->late_ns)
+            self->late_ns = late_ns;
     }
     struct rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
@@ -135,7 +140,8 @@ int main(int argc, char **argv)
         pthread_join(workers[i].thread, NULL);
     for (int i = 0; i < threads; i++) {
         const struct worker *worker = &workers[i];
-        printf("%s:%llu:%lld:%ld", worker->name, (unsigned long long)worker->calls, (long long)worker->took_ns, worker->system_us);
+        printf("%s:%llu:%lld:%ld:%lld", worker->name, (unsigned long long)worker->calls, (long long)worker->took_ns,
+               worker->system_us, (long long)worker->late_ns);
         if (measured)
             printf(":%llu:%llu:%ld", (unsigned long long)worker->slowest_ns, (unsigned long long)worker->preempted, worker->given_up);
         putchar('\n');

@@ -53,13 +53,15 @@ class UnixConnection(http.client.HTTPConnection):
 class Program(subprocess.Popen):
     """A program that a test started; what it says goes to files, so that no pipe can fill up."""
 
-    def __init__(self, place, words, stdin=subprocess.DEVNULL, env=None):
+    def __init__(self, place, words, stdin=subprocess.DEVNULL, env=None, session=False):
         place.count += 1
         self.words = [str(word) for word in words]
         self.out = place.path / f"{place.count}.{Path(self.words[0]).name}.out"
         self.err = self.out.with_suffix(".err")
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            super().__init__(self.words, stdin=stdin, stdout=out, stderr=err, cwd=place.path, env=env or place.env)
+            super().__init__(
+                self.words, stdin=stdin, stdout=out, stderr=err, cwd=place.path, env=env or place.env, start_new_session=session
+            )
 
     @property
     def stdout_text(self):
@@ -140,7 +142,9 @@ class Place:
 
     def serve(self, *options, **env):
         """Starts scoped-laned here and waits until it says that it is ready."""
-        daemon = self.start(self.laned, "--rundir", self.rundir, "--output", self.output, *options, **env)
+        words = [self.laned, "--rundir", self.rundir, "--output", self.output, *options]
+        env = {name: str(value) for name, value in (self.env | env).items()}
+        daemon = Program(self, words, env=env, session=True)  # as services have: the kernel is fair to sessions first
 
         def ready():
             assert daemon.poll() is None, f"scoped-laned ended with {daemon.returncode}: {daemon.stderr_text}"
