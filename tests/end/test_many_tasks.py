@@ -1,0 +1,129 @@
+"""Tasks by the hundred thousand (with SL_LONG by the million), a thousand alive at once: bounded memory, dense indices, no row missing;
+and with the daemon frozen meanwhile, what is missing is counted."""
+
+import os
+import re
+import signal
+import subprocess
+
+import h5py
+import numpy as np
+from conftest import wait_until
+from runfile import RunFile
+
+TASKS = 1_000_000 if os.environ.get("SL_LONG") else 200_000
+ALIVE = 1000
+KEPT = 10_000  # that the live tables keep
+ROWS = 65_536  # that a segment may hold before the daemon has taken them
+ROW_BYTES = 768
+
+
+class Many:
+    def __init__(self, service, pause_ns, **env):
+        self.service = service
+        self.program = service.start(service.api("many_tasks"), TASKS, ALIVE, pause_ns, stdin=subprocess.PIPE, **env)
+
+    def says(self, text):
+        wait_until(lambda: text in self.program.stdout_text or self.program.poll() is not None, 120, f"it says {text}")
+        assert text in self.program.stdout_text, self.program.stderr_text
+
+    def goes_on(self):
+        self.program.stdin.write(b"\n")
+        self.program.stdin.flush()
+
+    def row(self):
+        rows = self.service.rows("processes")
+        return rows[0] if rows else None
+
+    def drained(self):
+        def settled():
+            row = self.row()
+            return row and row["produced"] and row["produced"] == row["stored"] + row["lost"] and row
+
+        return wait_until(settled, 60, "produced = stored + lost")
+
+    def segment_bytes(self):
+        (segment,) = self.service.segments()
+        return segment.stat().st_size
+
+    def ends(self):
+        self.program.stdin.close()
+        self.program.ends()
+        return self.service.run_file(120)
+
+
+def memory_kb(pid, field):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
+
+
+def task_table(path):
+    with h5py.File(path) as file:
+        return {
+            name: data.asstr()[()] if h5py.check_string_dtype(data.dtype) else data[()] for name, data in file["task_table"].items()
+        }
+
+
+def test_very_many_tasks_cost_bounded_memory_and_leave_a_row_each(service):
+    many = Many(service, 4000)
+    many.says("half")
+    half = memory_kb(service.daemon.pid, "VmRSS"), memory_kb(many.program.pid, "RssAnon"), many.segment_bytes()
+    many.goes_on()
+    many.says("calls")
+    end = memory_kb(service.daemon.pid, "VmRSS"), memory_kb(many.program.pid, "RssAnon"), many.segment_bytes()
+    assert end[0] < 1.2 * half[0] + 4096 and end[1] < half[1] + 1024, (half, end)
+    assert end[2] < 64 << 20, "the segment's rows are used again"
+
+    row = many.drained()
+    assert (row["tasks"], row["produced"]) == (TASKS, 3 * TASKS)
+    wait_until(lambda: many.row()["tasks_folded"] == TASKS - KEPT, what="all but the newest are folded")
+    listed = service.rows("tasks")
+    assert [task["index"] for task in listed] == list(range(TASKS - KEPT, TASKS)), "the newest are kept"
+    assert all(task["state"] == "done" and task["steps"] == 2 for task in listed)
+    assert service.query("/v1/tasks?limit=1")["trust"]["tasks_folded"] == TASKS - KEPT
+    said = service.run(service.lane, "tasks").stderr_text
+    assert f"{TASKS - KEPT} finished tasks are not listed any more" in said
+
+    path = many.ends()
+    table = task_table(path)
+    assert np.array_equal(table["index"], np.arange(TASKS))
+    assert (table["steps"] == 2).all() and (table["done_ns"] > table["created_ns"]).all()
+    assert all(name == f"task {index}" for index, name in enumerate(table["name"]))
+    assert (table["running_ns"] + table["suspended_ns"] <= table["done_ns"] - table["created_ns"]).all()
+    file = RunFile(path)
+    (process,) = file.table("processes")
+    assert process["lost"] == 0 == len(file.table("loss"))
+    with h5py.File(path) as h5:
+        assert np.array_equal(np.bincount(h5["events/task_ids"][()], minlength=TASKS), np.full(TASKS, 3)), "3 calls each"
+
+
+def test_while_the_daemon_is_frozen_what_is_missing_is_counted_by_reason(service):
+    many = Many(service, 3000)
+    many.says("half")
+    many.drained()
+    service.daemon.send_signal(signal.SIGSTOP)
+    many.goes_on()
+    many.says("calls")
+    assert many.segment_bytes() < (ROWS * ROW_BYTES) + (8 << 20), "bounded, although nobody takes rows"
+    service.daemon.send_signal(signal.SIGCONT)
+    row = many.drained()
+    by_reason = {loss["reason"]: loss["count"] for loss in service.rows("loss")}
+    assert set(by_reason) == {"ring full", "no row"} and sum(by_reason.values()) == row["lost"]
+    assert row["produced"] == 3 * TASKS
+    assert service.query("/v1/status")["trust"]["lost_by_reason"] == by_reason
+
+    path = many.ends()
+    table = task_table(path)
+    assert np.array_equal(table["index"], np.arange(TASKS)), "placeholders keep the indices dense"
+    missing = table["name"] == "(lost)"
+    assert by_reason["no row"] == 3 * missing.sum() > 0, "each call of a task without a row"
+    assert missing.sum() >= TASKS // 2 - ROWS
+    assert not missing[: TASKS // 2].any(), "none of those from before"
+    present = np.flatnonzero(~missing)
+    assert (table["steps"][present] == 2).all() and (table["done_ns"][present] > 0).all()
+    assert all(table["name"][index] == f"task {index}" for index in present[:: len(present) // 1000])
+    file = RunFile(path)
+    (process,) = file.table("processes")
+    assert process["stored"] + process["lost"] == process["produced"] == 3 * TASKS
+    assert {loss["reason"]: loss["count"] for loss in file.table("loss")} == by_reason
+    assert re.search(rf"{process['lost']:,} calls lost", service.command("report", path))
