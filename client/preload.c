@@ -2,8 +2,8 @@
 // its start, whether it ever calls the library or not, and tells which ones nobody waits for. A library of its own, because it
 // stands in for functions of libc. It does nothing in a program that does not use libscoped_lane.so.
 //
-// A thread registers itself before its own function runs. It may be detached by another thread before it has come that far: such a
-// detach is noted here, and the thread finds it.
+// A thread registers itself before its own function runs. It may be detached by another thread before it has come that far: it is
+// told then. One that ended before it was detached was none that nobody waits for.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -49,53 +49,9 @@ static void *next(void **found, const char *function)
     return present;
 }
 
-// ---- threads detached before they have registered
+// ---- threads from their creation until they are detached, or another one has their ident
 
-enum { PENDING = 256 };  // the oldest goes: it is of a thread that never came, or has ended
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t pending[PENDING];
-static unsigned pending_next;
-
-static void forget(void)  // in a fork child: the others are gone, also one that held the lock
-{
-    pthread_mutex_init(&lock, NULL);
-    pending_next = 0;
-    for (int i = 0; i < PENDING; i++)
-        pending[i] = 0;
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forget);
-}
-
-static void note_detached(uint64_t ident)
-{
-    if (!library_is_there())
-        return;
-    pthread_mutex_lock(&lock);
-    if (!detached(ident))
-        pending[pending_next++ % PENDING] = ident;
-    pthread_mutex_unlock(&lock);
-}
-
-// Registers the calling thread.
-static void start(bool is_detached)
-{
-    uint64_t self = (uint64_t)pthread_self();
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < PENDING; i++)
-        if (pending[i] == self) {
-            pending[i] = 0;
-            is_detached = true;
-        }
-    started(is_detached);
-    pthread_mutex_unlock(&lock);
-}
-
-// ---- in libc's stead
-
+// What a new thread is told. It belongs to the thread itself until that has started, and to the table.
 struct beginning {
     union {
         void *(*posix)(void *);
@@ -103,31 +59,53 @@ struct beginning {
     } function;
     void *argument;
     bool is_detached;
+    bool has_started;
+    int owners;
+    uint64_t ident;
+    struct beginning *next;
 };
 
-static struct beginning take(void *data)
+enum { PLACES = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct beginning *table[PLACES];
+
+static void forget(void)  // in a fork child: the others are gone, also one that held the lock
 {
-    struct beginning beginning = *(struct beginning *)data;
-    free(data);
-    if (library_is_there())
-        start(beginning.is_detached);
+    pthread_mutex_init(&lock, NULL);
+    for (int i = 0; i < PLACES; i++)
+        table[i] = NULL;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget);
+}
+
+static struct beginning **place_of(uint64_t ident)
+{
+    struct beginning **place = &table[(ident >> 12 ^ ident >> 20) % PLACES];
+    while (*place && (*place)->ident != ident)
+        place = &(*place)->next;
+    return place;
+}
+
+static void release(struct beginning *beginning)
+{
+    if (--beginning->owners == 0)
+        free(beginning);
+}
+
+static struct beginning *take_out(uint64_t ident)
+{
+    struct beginning **place = place_of(ident), *beginning = *place;
+    if (beginning)
+        *place = beginning->next;
     return beginning;
 }
 
-static void *begin_posix(void *data)
-{
-    struct beginning beginning = take(data);
-    return beginning.function.posix(beginning.argument);
-}
-
-static int begin_c11(void *data)
-{
-    struct beginning beginning = take(data);
-    return beginning.function.c11(beginning.argument);
-}
-
-// What the new thread is told; NULL: it goes without us. The thread that starts it becomes known too.
-static void *prepare(struct beginning beginning)
+// NULL: it goes without us. The thread that starts it becomes known too.
+static struct beginning *prepare(struct beginning beginning)
 {
     if (!library_is_there())
         find_library();
@@ -140,6 +118,63 @@ static void *prepare(struct beginning beginning)
     return copy;
 }
 
+static void note_created(struct beginning *beginning, uint64_t ident)
+{
+    pthread_mutex_lock(&lock);
+    struct beginning *earlier = beginning->is_detached ? NULL : take_out(ident);  // has been joined
+    if (earlier)
+        release(earlier);
+    if (beginning->is_detached) {
+        release(beginning);
+    } else {
+        beginning->ident = ident;
+        *place_of(ident) = beginning;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void note_detached(uint64_t ident)
+{
+    if (!library_is_there())
+        return;
+    pthread_mutex_lock(&lock);
+    struct beginning *beginning = take_out(ident);
+    if (beginning && !beginning->has_started)
+        beginning->is_detached = true;
+    else
+        detached(ident);  // nobody is found where it has ended already
+    if (beginning)
+        release(beginning);
+    pthread_mutex_unlock(&lock);
+}
+
+// The new thread registers.
+static struct beginning begin(void *data)
+{
+    struct beginning *shared = data;
+    pthread_mutex_lock(&lock);
+    struct beginning own = *shared;
+    shared->has_started = true;
+    started(own.is_detached);
+    release(shared);
+    pthread_mutex_unlock(&lock);
+    return own;
+}
+
+static void *begin_posix(void *data)
+{
+    struct beginning beginning = begin(data);
+    return beginning.function.posix(beginning.argument);
+}
+
+static int begin_c11(void *data)
+{
+    struct beginning beginning = begin(data);
+    return beginning.function.c11(beginning.argument);
+}
+
+// ---- in libc's stead
+
 PUBLIC int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument)
 {
     static void *found;
@@ -148,10 +183,15 @@ PUBLIC int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     *(void **)&create = next(&found, "pthread_create");
     if (attributes)
         pthread_attr_getdetachstate(attributes, &state);
-    void *data = prepare((struct beginning){{.posix = function}, argument, state == PTHREAD_CREATE_DETACHED});
-    int error = data ? create(thread, attributes, begin_posix, data) : create(thread, attributes, function, argument);
+    struct beginning *beginning = prepare((struct beginning){
+        .function.posix = function, .argument = argument, .is_detached = state == PTHREAD_CREATE_DETACHED, .owners = 2});
+    if (!beginning)
+        return create(thread, attributes, function, argument);
+    int error = create(thread, attributes, begin_posix, beginning);
     if (error)
-        free(data);
+        free(beginning);
+    else
+        note_created(beginning, (uint64_t)*thread);
     return error;
 }
 
@@ -160,10 +200,14 @@ PUBLIC int thrd_create(thrd_t *thread, thrd_start_t function, void *argument)
     static void *found;
     int (*create)(thrd_t *, thrd_start_t, void *);
     *(void **)&create = next(&found, "thrd_create");
-    void *data = prepare((struct beginning){{.c11 = function}, argument, false});
-    int result = data ? create(thread, begin_c11, data) : create(thread, function, argument);
+    struct beginning *beginning = prepare((struct beginning){.function.c11 = function, .argument = argument, .owners = 2});
+    if (!beginning)
+        return create(thread, function, argument);
+    int result = create(thread, begin_c11, beginning);
     if (result != thrd_success)
-        free(data);
+        free(beginning);
+    else
+        note_created(beginning, (uint64_t)*thread);
     return result;
 }
 

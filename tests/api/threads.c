@@ -1,9 +1,13 @@
 // threads [-w]: starts threads of several kinds that make no call of the library, beside one that does, and lets them all live
 // until the last is there. Prints its pid and then, a line each, "native id, name". With -w they live until its input ends;
 // a line of it, "NUMBER NAME", renames one of the joinable ones by pthread_setname_np: 0 makes no call, 1 does.
+//
+// threads -r ROUNDS: in each round a thread is detached as soon as it is made, and then another is joined.
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -56,8 +60,49 @@ static int c11_thread(void *name)
     return 0;
 }
 
+static sem_t detached_now;
+
+static void *detached_thread(void *unused)
+{
+    sem_wait(&detached_now);
+    prctl(PR_SET_NAME, "detached");
+    return unused;
+}
+
+static void *joined_thread(void *unused)
+{
+    prctl(PR_SET_NAME, "joined");
+    return unused;
+}
+
+static void make_rounds(int rounds)
+{
+    SL_SCOPE("main");
+    sem_init(&detached_now, 0, 0);
+    for (int i = 0; i < rounds; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, detached_thread, NULL);
+        pthread_detach(thread);
+        sem_post(&detached_now);
+        pthread_create(&thread, NULL, joined_thread, NULL);
+        pthread_join(thread, NULL);
+    }
+}
+
+static void wait_for_the_last(void)
+{
+    struct stat tasks;
+    while (stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3)  // a directory for each thread
+        sched_yield();
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "-r") == 0) {
+        make_rounds(atoi(argv[2]));
+        wait_for_the_last();
+        return 0;
+    }
     pthread_t joined[3], thread;
     thrd_t c11[2];
     pthread_attr_t detached;
@@ -85,8 +130,6 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3; i++)
         pthread_join(joined[i], NULL);
     thrd_join(c11[0], NULL);
-    struct stat tasks;
-    while (stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3)  // the detached ones, too: a directory for each thread
-        sched_yield();
+    wait_for_the_last();
     return 0;
 }

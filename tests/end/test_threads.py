@@ -1,5 +1,6 @@
 """Threads that make no call of the library: scoped-lane run --all-threads, names that only the kernel is told."""
 
+import collections
 import os
 import shutil
 import sys
@@ -41,6 +42,14 @@ def test_every_thread_has_a_row_with_its_name_whether_it_is_a_daemon_and_its_exa
         assert main.start_time <= thread.start_time < thread.end_time <= main.end_time + 1
     assert file.calls("main", 0) == file.calls("work", 0) == 1
     accept(file.path)
+
+
+def test_a_thread_that_is_detached_at_once_is_a_daemon_and_one_with_its_ident_later_is_not(place):
+    place.run(place.lane, "run", "--all-threads", "-o", "threads.h5", "--", place.api("threads"), "-r", 500)
+    main, *threads = RunFile(place.path / "threads.h5").threads(0)
+    flags = collections.Counter((thread.name, thread.daemon) for thread in threads)
+    assert flags == {("detached", True): 500, ("joined", False): 500}
+    assert len({thread.ident for thread in threads}) < 100, "idents were used again"
 
 
 def test_without_the_option_only_threads_that_record_have_rows(place):
