@@ -23,8 +23,8 @@ debian := build-essential pkg-config libuv1-dev libhdf5-dev libmicrohttpd-dev li
 	python3-venv python3-dev libcriterion-dev valgrind clang libclang-rt-14-dev gfortran gdb strace tmux curl jq man-db
 packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf5-serial
 
-# Examples and their tallied twins that are MPI programs; the others are compiled with CC.
-mpi_programs := heat
+# Examples and tests' programs that are MPI programs; the others are compiled with CC.
+mpi_programs := heat tasks_mpi
 
 # What `make check` does, in this order; each is a target of its own.
 stages := unit scripts end asan tsan fuzz
@@ -162,7 +162,7 @@ $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,-fsanitize=fuzzer $(daemon_libs))
 
 $(O)/tests/api/%: tests/api/%.c $(O)/lib/libscoped_lane.so
-	$(call program,$(CC))
+	$(call program,$(compiler))
 
 $(O)/tests/bench/%: tests/bench/%.c $(O)/lib/libscoped_lane.so
 	$(call program,$(CC))
