@@ -220,17 +220,17 @@ def read_segment(page, path, pid, place):
 
 
 def read_spool(page, path):
-    """Its frames, as (type, payload); the CRC of each is checked, and that its table takes all of it."""
+    """Its frames, as (type, payload), up to the first that does not hold together: it may be being written. Their tables take all of them."""
     data, frames = Path(path).read_bytes(), []
     header = page.read("spool_header", data)
     assert header["magic"] == "SLSPOOL1" and header["version"] == page.constants["SPOOL_VERSION"]
     at = page.sizes["spool_header"]
-    while at < len(data):
+    while at + 16 <= len(data):
         head = page.read("frame_header", data, at)
         payload = data[at + 16 : at + 16 + head["length"]]
-        if len(payload) < head["length"]:  # being written
+        crc = zlib.crc32(payload, zlib.crc32(data[at + 4 : at + 12]))
+        if head["marker"] != page.constants["FRAME_MARKER"] or len(payload) < head["length"] or head["crc"] != crc:
             break
-        assert head["marker"] == page.constants["FRAME_MARKER"] and head["crc"] == zlib.crc32(payload, zlib.crc32(data[at + 4 : at + 12]))
         frames.append((head["type"], page.payload(head["type"], payload)))
         at += 16 + (head["length"] + 7 & ~7)
     return bytes(header["run_id"]).decode(), frames
