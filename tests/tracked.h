@@ -205,6 +205,13 @@ static inline void step(void *task)
     sl_task_step_out(*(sl_task_t *)task);
 }
 
+static inline void step_and_call(void *task)
+{
+    sl_task_step_in(*(sl_task_t *)task);
+    call_once(NULL);
+    sl_task_step_out(*(sl_task_t *)task);
+}
+
 static inline void enter_step(void *task)
 {
     sl_task_step_in(*(sl_task_t *)task);

@@ -1,5 +1,7 @@
 // Trackers' lives: several at once, installed and uninstalled in any order, off, attach, fork, and many threads and tasks. What holds
 // with a daemon and without is a test of both suites.
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "tests/tracked.h"
@@ -205,6 +207,56 @@ EITHER_WAY(errno_stays_what_it_was)
     cr_assert_eq(errno, 4711);
 }
 
+// ---- signals
+
+static sl_tracker_t handled;
+static volatile sig_atomic_t handler_tasks;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    int saved = errno;
+    sl_task_t task = sl_task_create("signal", "made by a handler, with a name that does not fit into the sixty-four bytes of a row", "h");
+    step_and_call(&task);
+    sl_task_rename(task, "renamed");
+    sl_task_finish(task);
+    handler_tasks += task != 0;
+    cr_assert_geq(sl_tracker_current_thread(handled), 0);
+    cr_assert_eq(sl_tracker_is_installed(handled), 1);
+    sl_tracker_t own = sl_tracker_create();
+    sl_tracker_install(own);
+    sl_tracker_destroy(own);
+    cr_assert_eq(errno, saved);
+}
+
+EITHER_WAY(a_handler_may_do_all_that_returns_no_block)
+{
+    handled = installed();
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval every = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
+    size_t own = 0;
+    for (int64_t end = now_ns() + 500 * MS; now_ns() < end; own++) {
+        sl_task_t task = sl_task_create("task", "made outside, with a name that does not fit into the sixty-four bytes of a row", "t");
+        step_and_call(&task);
+        sl_task_finish(task);
+        if (own % 64 == 0)
+            free(sl_tracker_snapshot(handled, 0));
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    struct sl_snapshot *snapshot = sl_tracker_snapshot(handled, 0);
+    size_t by_handler = 0;
+    for (size_t i = 0; i < snapshot->tasks.count; i++) {
+        by_handler += strcmp(snapshot->tasks.kind[i], "signal") == 0;
+        cr_assert(snapshot->tasks.done_ns[i] >= snapshot->tasks.created_ns[i]);
+    }
+    cr_assert_gt(by_handler, 100);
+    cr_assert_eq(by_handler, (size_t)handler_tasks);
+    cr_assert_eq(snapshot->tasks.count, own + by_handler);
+    free(snapshot);
+}
+
 // ---- off, attach
 
 Test(tracker_off, a_program_that_must_not_record_may_still_track)
@@ -221,13 +273,6 @@ Test(tracker_off, a_program_that_must_not_record_may_still_track)
     cr_assert_eq(sl_tracker_current_thread(tracker), 0);
     run(call_once, NULL);
     cr_assert_eq(threads_of(tracker), 3);
-}
-
-static void step_and_call(void *task)
-{
-    sl_task_step_in(*(sl_task_t *)task);
-    call_once(NULL);
-    sl_task_step_out(*(sl_task_t *)task);
 }
 
 Test(tracker_recording, threads_and_tasks_go_on_when_a_daemon_comes_later)
