@@ -9,32 +9,12 @@ import signal
 import h5py
 import pytest
 from conftest import wait_until
+from fullspeed import finish, published, settled, workers
 from runfile import RunFile
 from spoolfile import KeptSpool
 
 PAIRS = 10**7  # of each thread
 SECONDS = 20
-
-FIELDS = ["name", "calls", "took_ns", "system_us", "late_ns", "slowest_ns", "preempted", "given_up"]
-Worker = collections.namedtuple("Worker", FIELDS, defaults=[None] * 3)
-
-
-def workers(program, threads=2):
-    """What full_speed counted itself, once it has made all its calls."""
-    wait_until(lambda: program.stdout_text.count("\n") == threads, deadline=120, what="full_speed has made its calls")
-    rows = [line.split(":") for line in program.stdout_text.splitlines()]
-    return [Worker(name, *map(int, rest)) for name, *rest in rows]
-
-
-def settled(service, program, made):
-    """The live row of the program when all its calls are accounted for."""
-    (row,) = service.rows(f"processes?pid={program.pid}")
-    return row["produced"] == made == row["stored"] + row["lost"] and row
-
-
-def finish(program):
-    program.stdin.close()
-    program.ends()
 
 
 def loss_by_reason(rows):
@@ -101,15 +81,6 @@ def paced(service, pairs):
     row = wait_until(lambda: settled(service, program, 2 * pairs), what="the live row accounts for every call")
     finish(program)
     return row, max(worker.late_ns for worker in made) / 1e9, published(service, row["run"])
-
-
-def published(service, run):
-    def file():
-        (row,) = service.rows(f"runs?run={run}")
-        assert row["state"] != "failed", row["problem"]
-        return row["state"] == "published" and row["file"]
-
-    return wait_until(file, deadline=120, what="the run is published")
 
 
 def test_at_a_million_pairs_a_second_and_thread_nothing_is_lost(service, capsys):

@@ -1,0 +1,48 @@
+"""A daemon that is stopped for a while: the program never waits for it, what did not fit is counted, and recording goes on."""
+
+import os
+import signal
+import time
+
+import pytest
+from conftest import wait_until
+from fullspeed import LONG, finish, settled, workers
+from runfile import RunFile
+
+RATE = 10**6
+BEFORE, FROZEN, AFTER = (2, 60, 5) if LONG else (1, 4, 2)  # s
+
+
+def test_a_program_at_full_pace_does_not_feel_a_daemon_that_is_stopped_and_is_recorded_again_after_it(service, capsys):
+    pairs = (BEFORE + FROZEN + AFTER) * RATE
+    begun = time.monotonic()
+    program = service.start(
+        service.api("full_speed"), "-t", 1, "-n", pairs, "-b", 1000, "-p", 1000, "-m", "-w", stdin=-1
+    )
+
+    def live():
+        rows = service.rows(f"processes?pid={program.pid}")
+        return rows[0] if rows else {"produced": 0, "stored": 0, "lost": 0}
+
+    wait_until(lambda: live()["stored"] > BEFORE * RATE / 2, what="it is recorded")
+    os.kill(service.daemon.pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > BEFORE + FROZEN, BEFORE + FROZEN + 1, what="the time is over")
+    os.kill(service.daemon.pid, signal.SIGCONT)
+    frozen = time.monotonic() - stopped
+
+    again = wait_until(lambda: (row := live())["lost"] and row, what="the live row tells of the loss")
+    wait_until(lambda: live()["stored"] > again["stored"] + RATE / 2, what="it is recorded again")
+    (made,) = workers(program, 1)
+    row = wait_until(lambda: settled(service, program, pairs), what="the live row accounts for every call")
+    with capsys.disabled():
+        print(f" frozen {frozen:.1f} s: {row['lost']} lost, slowest pair {made.slowest_ns / 1e3:.0f} us, {made.preempted} preempted ", end="")
+    assert made.calls == pairs
+    assert made.given_up == 0, "a pair waited for something"
+    assert made.slowest_ns < 50e6
+    assert row["lost"] < frozen * RATE * 1.1 + 10**5, "lost although the daemon ran"
+    finish(program)
+    file = RunFile(service.run_file(deadline=120))
+    (process,) = file.table("processes")
+    assert (process["produced"], process["stored"], process["lost"]) == (pairs, row["stored"], row["lost"])
+    assert {(loss["reason"], loss["count"]) for loss in file.table("loss")} == {("ring full", row["lost"])}
