@@ -96,7 +96,8 @@ struct client {
     // what was seen of rows, by number
     uint32_t *thread_versions, *task_versions;
     uint32_t thread_rows, task_rows;
-    int64_t tasks_scanned_ns, ledger_ns, open_ns, samples_ns;
+    int64_t tasks_scanned_ns, ledger_ns, open_ns, samples_ns, dropped_ns;
+    bool drops_due;  // in this round: what the spool has no room for may be put as dropped
     // to be given back once the spool has it
     struct release {
         uint32_t slot;

@@ -294,14 +294,22 @@ static bool flush(struct client *client)
     return true;
 }
 
+// Beyond the spool's limit each look at a ring would still put a frame: so rings are looked at once a second there, or when half full.
+static bool may_wait(const struct client *client, uint32_t number, uint64_t waiting)
+{
+    const struct run *run = client->run;
+    bool room = run->has_spool && spool_has_room(&run->spool, waiting * SL_RECORD_BYTES);
+    return !room && !client->drops_due && waiting < client->segment.slots[number].records / 2;
+}
+
 // Drains what waits in a ring now; what comes meanwhile is for the next round, so that no ring waits for another's producer.
-static bool pump_ring(struct client *client, uint32_t number)
+static bool pump_ring(struct client *client, uint32_t number, bool last)
 {
     struct model_slot *slot = model_slot(client->process, number);
     int64_t waiting = drain_waiting(&client->segment, number, slot->next);
     if (waiting < 0)
         client->broken = true;
-    if (waiting <= 0)
+    if (waiting <= 0 || (!last && may_wait(client, number, (uint64_t)waiting)))
         return false;
     if ((uint64_t)waiting > client->segment.slots[number].records / BUSY_SHARE)
         client->daemon->pump_again = true;
@@ -489,8 +497,9 @@ bool pump_client(struct client *client, bool last)
     }
     bool found = pump_strings(client);
     found |= pump_threads(client);
+    client->drops_due = is_due(&client->dropped_ns, clock_monotonic_ns(), LEDGER_PERIOD_MS, last);
     for (uint32_t i = 0; i < client->segment.slot_count; i++)
-        found |= pump_ring(client, i);
+        found |= pump_ring(client, i, last);
     if (is_due(&client->tasks_scanned_ns, clock_monotonic_ns(), TASK_SCAN_PERIOD_MS, last))
         found |= pump_tasks(client, last);
     pump_tables(client, last);
