@@ -28,7 +28,7 @@ static void end(void)
     made_end(&made);
 }
 
-TestSuite(drain, .init = begin, .fini = end, .timeout = 60);
+TestSuite(drain, .init = begin, .fini = end, .timeout = 300);
 
 static void publish(uint64_t count)
 {

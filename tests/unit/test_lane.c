@@ -10,7 +10,7 @@
 #include "client/scoped_lane.h"
 #include "tests/recorded.h"
 
-TestSuite(lane, .init = recorded_begin, .fini = recorded_end, .timeout = 60);
+TestSuite(lane, .init = recorded_begin, .fini = recorded_end, .timeout = 300);
 
 enum { DEEPEST = SL_THREAD_ENTRIES + SL_OVERFLOW_ENTRIES };
 

@@ -27,7 +27,7 @@ static void end(void)
     model_finish(&model);
 }
 
-TestSuite(model, .init = begin, .fini = end, .timeout = 60);
+TestSuite(model, .init = begin, .fini = end, .timeout = 300);
 
 static void name_region(uint32_t id, const char *name)
 {

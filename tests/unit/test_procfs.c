@@ -14,7 +14,7 @@
 
 #include "core/procfs.h"
 
-TestSuite(procfs, .timeout = 60);
+TestSuite(procfs, .timeout = 300);
 
 static const char rest[] = " S 1234 4242 4242 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654321 225280 300 18446744073709551615 1 1 0 0";
 

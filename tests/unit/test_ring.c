@@ -12,7 +12,7 @@ static void begin(void)
     b = sl_region("b");
 }
 
-TestSuite(ring, .init = begin, .fini = recorded_end, .timeout = 60);
+TestSuite(ring, .init = begin, .fini = recorded_end, .timeout = 300);
 
 enum { RECORDS = 512 };  // of 16 KiB
 

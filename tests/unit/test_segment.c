@@ -32,7 +32,7 @@ static void end(void)
     made_end(&made);
 }
 
-TestSuite(segment, .init = begin, .fini = end, .timeout = 60);
+TestSuite(segment, .init = begin, .fini = end, .timeout = 300);
 
 static int open_it(void)
 {

@@ -40,7 +40,7 @@ static void end(void)
     rmdir(directory);
 }
 
-TestSuite(spool, .init = begin, .fini = end, .timeout = 120);
+TestSuite(spool, .init = begin, .fini = end, .timeout = 300);
 
 static void create(uint64_t limit)
 {

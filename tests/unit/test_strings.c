@@ -4,7 +4,7 @@
 #include "tests/recorded.h"
 #include "tests/stepper.h"
 
-TestSuite(strings, .timeout = 120);
+TestSuite(strings, .timeout = 300);
 
 // ---- built by hand
 

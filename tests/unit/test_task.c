@@ -6,7 +6,7 @@
 #include "client/scoped_lane.h"
 #include "tests/recorded.h"
 
-TestSuite(task, .init = recorded_begin, .fini = recorded_end, .timeout = 60);
+TestSuite(task, .init = recorded_begin, .fini = recorded_end, .timeout = 300);
 
 static sl_region_t a, b;
 

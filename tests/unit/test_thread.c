@@ -8,7 +8,7 @@
 #include "client/scoped_lane.h"
 #include "tests/recorded.h"
 
-TestSuite(thread, .init = recorded_begin, .fini = recorded_end, .timeout = 60);
+TestSuite(thread, .init = recorded_begin, .fini = recorded_end, .timeout = 300);
 
 static sl_region_t a, b;
 

@@ -13,7 +13,7 @@ static void end(void)
     ticks_finish(&ticks);
 }
 
-TestSuite(ticks, .fini = end, .timeout = 60);
+TestSuite(ticks, .fini = end, .timeout = 300);
 
 static bool add(uint64_t at, int64_t ns)
 {
