@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void make_frames(struct buffer *file, const uint8_t *data, size_t size)
 {
-    struct spool_header header = {.magic = "SLSPOOL", .version = SPOOL_VERSION};
+    struct spool_header header = {.version = SPOOL_VERSION};
     memcpy(header.magic, "SLSPOOL1", sizeof header.magic);
     buffer_append(file, &header, sizeof header);
     while (size >= 3) {
@@ -65,15 +65,21 @@ static void look_at(struct model *model)
     }
 }
 
+static char path[64];
+
+static void remove_file(void)
+{
+    unlink(path);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char path[64];
     static int fd = -1;
     static const struct spool_hooks hooks = {on_call, on_samples, on_anchor, NULL};
     if (fd < 0) {
         snprintf(path, sizeof path, "/dev/shm/sl-fuzz-spool-%d", (int)getpid());
         fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (fd < 0)
+        if (fd < 0 || atexit(remove_file) != 0)
             abort();
     }
     if (!size)
