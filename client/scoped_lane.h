@@ -31,6 +31,8 @@ extern "C" {
 #endif
 
 #define SL_PUBLIC __attribute__((visibility("default")))
+// Inline without optimisation too: what the functions note of their frame has to be their caller's, whichever of them it calls.
+#define SL_INLINE_ static inline __attribute__((always_inline))
 
 typedef uint32_t sl_region_t;  // 0: null
 typedef uint64_t sl_task_t;    // 0: null
@@ -48,9 +50,9 @@ SL_PUBLIC sl_region_t sl_region_at(const char *name, const char *file, int line)
 // belongs to the lane, so it may be left on another thread than it was entered on when its task has moved. sl_exit closes
 // the nearest open call of the region; if that is not the innermost one it is recorded as crossing; an exit without an
 // enter is counted. sl_next leaves the innermost call and enters `region` with one clock reading, half the cost of a pair.
-static inline void sl_enter(sl_region_t region);
-static inline void sl_exit(sl_region_t region);
-static inline void sl_next(sl_region_t region);
+SL_INLINE_ void sl_enter(sl_region_t region);
+SL_INLINE_ void sl_exit(sl_region_t region);
+SL_INLINE_ void sl_next(sl_region_t region);
 
 // SL_SCOPE("name"): a region from here to the end of the block, also when it is left by return, break or a C++ exception.
 
@@ -113,7 +115,7 @@ SL_PUBLIC int sl_thread_detached_(uint64_t ident);   // 0: no such thread is reg
 SL_PUBLIC int sl_busy_(uint64_t frame);  // an append finds another in progress: 1 go on, 0 dropped and counted
 SL_PUBLIC int sl_room_(uint64_t head);   // 1 there is room, 0 dropped and counted
 
-static inline uint64_t sl_ticks_(void)
+SL_INLINE_ uint64_t sl_ticks_(void)
 {
 #if defined(SL_FAKE_TICKS)
     extern uint64_t SL_FAKE_TICKS(void);
@@ -132,7 +134,7 @@ static inline uint64_t sl_ticks_(void)
 }
 
 // The stack pointer: lower is deeper. (SL_FRAME_: the exported copies have frames of their own, and take the caller's.)
-static inline uint64_t sl_frame_(void)
+SL_INLINE_ uint64_t sl_frame_(void)
 {
 #if defined(SL_FRAME_)
     return SL_FRAME_;
@@ -146,7 +148,7 @@ static inline uint64_t sl_frame_(void)
 }
 
 // Appends a call. The order makes it safe against handlers and kills: see proto/ring.h.
-static inline void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t word1, uint64_t word2, uint64_t word3)
+SL_INLINE_ void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t word1, uint64_t word2, uint64_t word3)
 {
     struct sl_ring *ring = self->ring;
     uint64_t frame = sl_frame_();
@@ -175,7 +177,7 @@ static inline void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t
 }
 
 // The ordinary call: duration below 2^47 ticks.
-static inline void sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, uint64_t start,
+SL_INLINE_ void sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, uint64_t start,
                                    uint64_t duration)
 {
     uint64_t waited = lane->suspended - entry->suspended;
@@ -186,7 +188,7 @@ static inline void sl_append_call_(struct sl_producer *self, struct sl_lane *lan
                sl_record_word3(region, SL_ENTRY_REGION(entry[-1].region), lane->task));
 }
 
-static inline void sl_enter(sl_region_t region)
+SL_INLINE_ void sl_enter(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
@@ -213,7 +215,7 @@ static inline void sl_enter(sl_region_t region)
     SL_TESTPOINT_(enter_filled);
 }
 
-static inline void sl_exit(sl_region_t region)
+SL_INLINE_ void sl_exit(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
@@ -242,7 +244,7 @@ static inline void sl_exit(sl_region_t region)
     SL_TESTPOINT_(exit_depth);
 }
 
-static inline void sl_next(sl_region_t region)
+SL_INLINE_ void sl_next(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
@@ -296,7 +298,7 @@ static inline sl_region_t sl_region_once_(sl_region_t *place, const char *name, 
 namespace scoped_lane_detail {
 class scope {
   public:
-    explicit scope(sl_region_t region) noexcept : region_(region) { sl_enter(region); }
+    __attribute__((always_inline)) explicit scope(sl_region_t region) noexcept : region_(region) { sl_enter(region); }
     ~scope() { sl_exit(region_); }
     scope(const scope &) = delete;
     scope &operator=(const scope &) = delete;
@@ -311,7 +313,7 @@ class scope {
     const ::scoped_lane_detail::scope SL_JOIN_(sl_scope_here_, __LINE__)( \
         ::sl_region_once_(&SL_JOIN_(sl_region_here_, __LINE__), name, __FILE__, __LINE__))
 #else
-static inline sl_region_t sl_scope_open_(sl_region_t region)
+SL_INLINE_ sl_region_t sl_scope_open_(sl_region_t region)
 {
     sl_enter(region);
     return region;

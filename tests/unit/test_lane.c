@@ -258,6 +258,33 @@ Test(lane, a_next_that_is_too_deep_counts_one)
     cr_assert_eq(recorded_ring(0)->produced, DEEPEST + 3);
 }
 
+// Each level in a frame of its own. The deepest one fills the stack, and goes on with another region: neither call is deeper than the other.
+__attribute__((noinline)) static void recurse(sl_region_t region, sl_region_t other, int levels)
+{
+    sl_enter(region);
+    if (levels > 1) {
+        recurse(region, other, levels - 1);
+        sl_exit(region);
+        return;
+    }
+    sl_next(other);
+    for (int i = 0; i < 3; i++)
+        call(region);  // too deep
+    sl_exit(other);
+}
+
+Test(lane, on_a_full_stack_a_call_begun_by_next_is_not_taken_for_left_behind)
+{
+    sl_region_t region = sl_region("region"), other = sl_region("other");
+    recurse(region, other, DEEPEST);
+    const struct sl_ring *ring = recorded_ring(0);
+    cr_assert_eq(ring->abandoned, 0);
+    cr_assert_eq(ring->unmatched, 0);
+    cr_assert_eq(ring->lost[SL_LOST_TOO_DEEP], 3);
+    cr_assert_eq(ring->produced, DEEPEST + 4);
+    cr_assert_eq(recorded_lane(0)->depth, 0);
+}
+
 // ---- leaving by longjmp
 
 static jmp_buf back;
