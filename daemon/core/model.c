@@ -272,10 +272,10 @@ static void drop_chunk(struct model_process *process, uint32_t chunk)
 // at seldom; those that still live wait for its next round.
 static void fold(struct model *model, struct model_process *process)
 {
-    uint32_t end = process->task_chunks * CHUNK;
+    uint64_t end = (uint64_t)process->task_chunks * CHUNK;
     for (uint32_t looks = 0; model->tasks_kept && process->tasks_known > model->tasks_kept && looks < FOLD_LOOKS; looks++) {
-        uint32_t index = process->fold_next < end ? process->fold_next : 0, chunk = index / CHUNK;
-        process->fold_next = process->tasks[chunk] ? index + 1 : (chunk + 1) * CHUNK;
+        uint32_t index = process->fold_next < end ? (uint32_t)process->fold_next : 0, chunk = index / CHUNK;
+        process->fold_next = process->tasks[chunk] ? index + UINT64_C(1) : (chunk + UINT64_C(1)) * CHUNK;
         struct model_task *task = model_task(process, index);
         if (task && task->facts.done) {
             process->tasks[chunk][index % CHUNK] = NULL;
@@ -363,12 +363,8 @@ static void count_call(struct model_process *process, const struct sl_record *re
         if (parent)
             add_self(model_region(process, parent), -duration);
     }
-    if (task_index == SL_TASK_NONE)
-        return;
-    process->uses_tasks = true;
-    struct model_task *task = model_task(process, task_index);
-    if (task)
-        task->calls++;
+    if (task_index != SL_TASK_NONE)
+        process->uses_tasks = true;
 }
 
 // Calls that follow each other in a ring are of one thread: its counters, the slot's and the process's change once for all.

@@ -42,7 +42,6 @@ struct model_thread {
 struct model_task {
     struct task_facts facts;
     char *name, *coro_name;
-    uint64_t calls;
     uint64_t row;  // offset of its row in a live segment, 0 unknown
 };
 
@@ -80,7 +79,7 @@ struct model_process {
     struct model_task ***tasks;  // chunks of MODEL_TASK_CHUNK pointers
     uint32_t task_chunks;
     uint64_t tasks_known, tasks_folded;
-    uint32_t fold_next;  // index of the task to be folded next, if it has finished
+    uint64_t fold_next;  // index of the task to be folded next, if it has finished
     struct model_slot *slots;
     uint32_t slot_count;
     struct ledger elsewhere, elsewhere_base;

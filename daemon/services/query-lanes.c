@@ -192,7 +192,6 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
     jsonw_member_time(json, "created_ns", row_time(run, process, facts.created));
     jsonw_member_time(json, "done_ns", row_time(run, process, facts.done));
     task_times(page, run, process, &facts, live);
-    jsonw_member_uint(json, "calls", task->calls);
     if (live)
         row_stack_of_view(page, run, process, &view);
     else
