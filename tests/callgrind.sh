@@ -9,6 +9,7 @@ enter     do_enter                 27
 exit      do_exit                  84
 next      do_next                  91
 step      do_step_in,do_step_out   248
+inside    do_enter_inside,do_exit_inside 111
 off       do_enter,do_exit         34
 '
 build=${SL_BUILD:-obj/release}

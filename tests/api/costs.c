@@ -29,6 +29,16 @@ COUNTED void do_next(sl_region_t region)
     sl_next(region);
 }
 
+COUNTED void do_enter_inside(sl_region_t region)
+{
+    sl_enter(region);
+}
+
+COUNTED void do_exit_inside(sl_region_t region)
+{
+    sl_exit(region);
+}
+
 COUNTED void do_step_in(sl_task_t task)
 {
     sl_task_step_in(task);
@@ -55,12 +65,14 @@ int main(int argc, char **argv)
         do_next(other);
         do_exit(other);
         do_step_in(task);
+        do_enter_inside(region);
+        do_exit_inside(region);
         do_step_out(task);
     }
     int wrong = sl_is_active() == off;
     if (!off) {
         uint64_t produced = sl_self_->ring ? sl_self_->ring->produced : 0;
-        wrong = wrong || produced != (uint64_t)times * 2;
+        wrong = wrong || produced != (uint64_t)times * 3;
         place_remove(&place);
     }
     if (wrong)
