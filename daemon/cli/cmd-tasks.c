@@ -29,7 +29,7 @@ static const struct table_column columns[] = {
     {0},
 };
 
-static const struct listing listing = {.path = "/v1/tasks", .none = "no tasks are known", .columns = columns, .folds = true};
+static const struct listing listing = {.path = "/v1/tasks", .none = "no tasks are known", .columns = columns, .folds = "tasks"};
 
 static int run(const struct command_line *line)
 {

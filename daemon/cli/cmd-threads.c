@@ -23,7 +23,7 @@ static const struct table_column columns[] = {
     {0},
 };
 
-static const struct listing listing = {.path = "/v1/threads", .none = "no threads are known", .columns = columns};
+static const struct listing listing = {.path = "/v1/threads", .none = "no threads are known", .columns = columns, .folds = "threads"};
 
 static int run(const struct command_line *line)
 {

@@ -29,16 +29,18 @@ static char *parameters_of(const struct command_line *line)
     return parameters;
 }
 
-// Finished tasks beyond a cap are no rows any more.
-static void say_folded(const json_t *reply, FILE *to)
+// Tasks and threads that have ended are no rows any more beyond a cap.
+static void say_folded(const json_t *reply, const char *what, FILE *to)
 {
-    json_int_t folded = json_integer_value(json_object_get(json_object_get(reply, "trust"), "tasks_folded"));
+    char key[32];
+    snprintf(key, sizeof key, "%s_folded", what);
+    json_int_t folded = json_integer_value(json_object_get(json_object_get(reply, "trust"), key));
     if (folded == 0)
         return;
     if (to == stdout)
-        say("%" JSON_INTEGER_FORMAT " finished tasks are not listed any more; run files have them", folded);
+        say("%" JSON_INTEGER_FORMAT " finished %s are not listed any more; run files have them", folded, what);
     else
-        fprintf(to, "%" JSON_INTEGER_FORMAT " finished tasks are not listed any more; run files have them\n", folded);
+        fprintf(to, "%" JSON_INTEGER_FORMAT " finished %s are not listed any more; run files have them\n", folded, what);
 }
 
 static int print(const struct command_line *line, FILE *to, const struct listing *listing, const json_t *reply)
@@ -53,7 +55,7 @@ static int print(const struct command_line *line, FILE *to, const struct listing
     if (json_array_size(rows) == 0 && form == TABLE_ALIGNED)
         to == stdout ? say("%s", listing->none) : (void)fprintf(to, "%s\n", listing->none);
     if (listing->folds)
-        say_folded(reply, to);
+        say_folded(reply, listing->folds, to);
     int result = table_print(to, form, listing->columns, rows, json_integer_value(json_object_get(reply, "time_ns")));
     if (result < 0)
         say("cannot print the table: %s", strerror(-result));

@@ -10,7 +10,7 @@ struct listing {
     const char *path;  // "/v1/threads"
     const char *none;  // what to say (to stderr) of a reply without rows: "no threads are known"
     const struct table_column *columns;
-    bool folds;        // rows beyond a cap are only counted: says how many
+    const char *folds;  // "tasks": those beyond a cap are only counted; says how many. NULL
 };
 
 // The filters of the query of the same name; an option a listing has not is one it cannot be given.

@@ -26,14 +26,21 @@ static void task_free(struct model_task *task)
     free(task);
 }
 
+static void threads_free(struct model_threads *threads)
+{
+    for (uint32_t i = 0; threads && i < MODEL_THREAD_CHUNK; i++)
+        free(threads->thread[i].name);
+    free(threads);
+}
+
 static void process_free(struct model_process *process)
 {
     for (uint32_t i = 0; i < process->region_count; i++)
         free(process->regions[i].file);
     for (uint32_t i = 0; i < process->word_count; i++)
         free(process->words[i]);
-    for (uint32_t i = 0; i < process->thread_count; i++)
-        free(process->threads[i].name);
+    for (uint32_t chunk = 0; chunk < process->thread_chunks; chunk++)
+        threads_free(process->threads[chunk]);
     for (uint32_t chunk = 0; chunk < process->task_chunks; chunk++) {
         for (uint32_t i = 0; process->tasks[chunk] && i < CHUNK; i++)
             task_free(process->tasks[chunk][i]);
@@ -42,6 +49,7 @@ static void process_free(struct model_process *process)
     free(process->regions);
     free(process->words);
     free(process->threads);
+    free(process->living);
     free(process->tasks);
     free(process->slots);
     free(process->open);
@@ -94,6 +102,7 @@ struct model_process *model_add_process(struct model *model, const struct proces
     process->status.end_ns = SL_UNKNOWN;
     process->number = model->process_count;
     process->file_rank = -1;
+    process->threads_kept = model->tasks_kept;
     process->other.name = model_intern(model, "(other)", 7);
     process->other.minimum = UINT64_MAX;
     model->processes = alloc_resize(model->processes, model->process_count + 1, sizeof *model->processes);
@@ -159,7 +168,7 @@ static char *repaired(const char *text, size_t length)
     struct buffer clean = {0};
     utf8_append(&clean, text, length);
     buffer_append(&clean, "", 1);
-    return clean.data;
+    return alloc_resize(clean.data, clean.length, 1);  // many are kept: no room to spare
 }
 
 static void set_text(char **place, const char *text, size_t length)
@@ -220,12 +229,64 @@ const char *model_word(const struct model_process *process, uint32_t id)
 
 // ---- threads, tasks, slots
 
+struct model_thread *model_find_thread(const struct model_process *process, uint32_t index)
+{
+    uint32_t chunk = index / MODEL_THREAD_CHUNK;
+    return chunk < process->thread_chunks && process->threads[chunk] ? &process->threads[chunk]->thread[index % MODEL_THREAD_CHUNK] : NULL;
+}
+
+uint32_t model_next_thread(const struct model_process *process, uint32_t from)
+{
+    while (from < process->thread_count && !process->threads[from / MODEL_THREAD_CHUNK])
+        from = (from / MODEL_THREAD_CHUNK + 1) * MODEL_THREAD_CHUNK;
+    return from < process->thread_count ? from : process->thread_count;
+}
+
 struct model_thread *model_thread(struct model_process *process, uint32_t index)
 {
     if (index >= THREADS_LIMIT)
         return NULL;
-    process->threads = room_for(process->threads, &process->thread_count, index, sizeof *process->threads);
-    return &process->threads[index];
+    uint32_t chunk = index / MODEL_THREAD_CHUNK;
+    process->threads = room_for(process->threads, &process->thread_chunks, chunk, sizeof *process->threads);
+    if (!process->threads[chunk])
+        process->threads[chunk] = alloc_zeroed(1, sizeof **process->threads);
+    if (index >= process->thread_count)
+        process->thread_count = index + 1;
+    return &process->threads[chunk]->thread[index % MODEL_THREAD_CHUNK];
+}
+
+static void begin_to_live(struct model_process *process, struct model_thread *thread)
+{
+    if (process->living_count == process->living_room) {
+        process->living_room = process->living_room ? process->living_room * 2 : 16;
+        process->living = alloc_resize(process->living, process->living_room, sizeof *process->living);
+    }
+    process->living[process->living_count++] = thread->facts.index;
+    thread->living = process->living_count;
+}
+
+static void cease_to_live(struct model_process *process, struct model_thread *thread)
+{
+    uint32_t last = process->living[--process->living_count];
+    process->living[thread->living - 1] = last;
+    model_find_thread(process, last)->living = thread->living;
+    thread->living = 0;
+}
+
+// Beyond the cap, chunks of threads that have all ended leave the live tables; the spool has them.
+static void fold_threads(struct model_process *process)
+{
+    for (uint32_t looks = 0; process->threads_kept && process->threads_known > process->threads_kept && looks < FOLD_LOOKS; looks++) {
+        uint32_t chunk = process->thread_fold_next;
+        bool is_last = (chunk + 1) * MODEL_THREAD_CHUNK >= process->thread_count;
+        process->thread_fold_next = is_last ? 0 : chunk + 1;
+        if (is_last || !process->threads[chunk] || process->threads[chunk]->ended < MODEL_THREAD_CHUNK)
+            continue;
+        threads_free(process->threads[chunk]);
+        process->threads[chunk] = NULL;
+        process->threads_known -= MODEL_THREAD_CHUNK;
+        process->threads_folded += MODEL_THREAD_CHUNK;
+    }
 }
 
 void model_set_thread(struct model_process *process, const struct thread_facts *facts, const char *name)
@@ -233,12 +294,23 @@ void model_set_thread(struct model_process *process, const struct thread_facts *
     struct model_thread *thread = model_thread(process, facts->index);
     if (!thread)
         return;
+    struct model_threads *chunk = process->threads[facts->index / MODEL_THREAD_CHUNK];
+    chunk->ended -= thread->known && thread->facts.end;
+    process->threads_known += !thread->known;
     uint64_t sampled = thread->facts.cpu_ns;
     thread->facts = *facts;
     if (!facts->cpu_exact && sampled > facts->cpu_ns)
         thread->facts.cpu_ns = sampled;
     thread->known = true;
     set_text(&thread->name, name, facts->name_length);
+    if (!facts->end && !thread->living)
+        begin_to_live(process, thread);
+    if (!facts->end)
+        return;
+    chunk->ended++;
+    if (thread->living)
+        cease_to_live(process, thread);
+    fold_threads(process);
 }
 
 static struct model_task **task_place(struct model_process *process, uint32_t index)

@@ -11,7 +11,7 @@
 #include "core/ticks.h"
 #include "proto/segment.h"
 
-enum { MODEL_TASK_CHUNK = 1024 };
+enum { MODEL_TASK_CHUNK = 1024, MODEL_THREAD_CHUNK = 256 };
 
 // A name of a run's region. Places (file, line) belong to the process's regions.
 struct model_name {
@@ -37,6 +37,12 @@ struct model_thread {
     uint64_t calls_at_sample;
     uint64_t wait_ns;
     char os_state;
+    uint32_t living;  // 1 + place among the living, 0: none
+};
+
+struct model_threads {
+    uint32_t ended;
+    struct model_thread thread[MODEL_THREAD_CHUNK];
 };
 
 struct model_task {
@@ -74,8 +80,13 @@ struct model_process {
     struct model_region other;  // region "(other)", and ids nobody explained
     char **words;               // by word number
     uint32_t word_count;
-    struct model_thread *threads;
-    uint32_t thread_count;
+    struct model_threads **threads;  // chunks, NULL where there are none (any more)
+    uint32_t thread_chunks, thread_count;  // 1 + highest index
+    uint32_t threads_kept;                 // before the oldest chunks of ended threads fold; 0: all
+    uint64_t threads_known, threads_folded;
+    uint32_t thread_fold_next;             // chunk
+    uint32_t *living;                      // indices of threads that have begun and not ended
+    uint32_t living_count, living_room;
     struct model_task ***tasks;  // chunks of MODEL_TASK_CHUNK pointers
     uint32_t task_chunks;
     uint64_t tasks_known, tasks_folded;
@@ -103,7 +114,7 @@ struct model {
     uint32_t name_mask;
     struct ticks clock;      // of the machine's counter
     uint32_t clock_kind;
-    uint32_t tasks_kept;     // tasks kept per process before the oldest finished ones fold; 0: all
+    uint32_t tasks_kept;     // tasks, and threads, kept per process before the oldest finished ones fold; 0: all
 };
 
 // A closed call as it comes out of a ring, its owner known.
@@ -130,6 +141,8 @@ void model_string(struct model *model, struct model_process *process, uint32_t t
                   const char *file, size_t file_length, int32_t line);
 
 struct model_thread *model_thread(struct model_process *process, uint32_t index);  // made if need be; NULL beyond all bounds
+struct model_thread *model_find_thread(const struct model_process *process, uint32_t index);  // NULL where it is not known (any more)
+uint32_t model_next_thread(const struct model_process *process, uint32_t from);  // an index that may be known, thread_count at the end
 void model_set_thread(struct model_process *process, const struct thread_facts *facts, const char *name);
 struct model_task *model_task(const struct model_process *process, uint32_t index);  // NULL when not known
 void model_set_task(struct model *model, struct model_process *process, const struct task_facts *facts, const char *name,

@@ -62,8 +62,9 @@ uint32_t unmatched_entered_by(const struct model_process *process, const struct 
 
 static char *thread_words(const struct model_process *process, uint32_t thread)
 {
-    if (thread < process->thread_count && process->threads[thread].name)
-        return alloc_printf("thread %u (%s)", thread, process->threads[thread].name);
+    const struct model_thread *known = model_find_thread(process, thread);
+    if (known && known->name)
+        return alloc_printf("thread %u (%s)", thread, known->name);
     return thread == FACTS_NO_THREAD ? alloc_text("an unknown thread") : alloc_printf("thread %u", thread);
 }
 

@@ -107,8 +107,7 @@ struct client {
     uint32_t **spooled_states;
     uint32_t spooled_count, spooled_room;
     uint32_t unmatched_said;
-    int *schedstat;  // descriptors by thread index, -1 none
-    uint32_t schedstat_count;
+    struct schedstat *schedstat;  // descriptors by thread
 };
 
 struct daemon {

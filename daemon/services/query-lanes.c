@@ -61,7 +61,7 @@ static void thread_row(struct page *page, struct run *run, struct model_process 
 {
     static struct lane_view view;
     struct row_key key = {run->number, process->number, index};
-    const struct model_thread *thread = &process->threads[index];
+    const struct model_thread *thread = model_find_thread(process, index);
     const char *state = thread_state(client, process, thread);
     if ((page->filter->state && strcmp(page->filter->state, state) != 0) || !page_wants(page, &key))
         return;
@@ -94,8 +94,8 @@ static void threads_of_process(struct page *page, struct run *run, struct model_
 {
     const struct client *client = page_client_of(page, process);
     uint32_t *current = current_tasks(client, process);
-    for (uint32_t i = 0; i < process->thread_count && !page->more; i++)
-        if (process->threads[i].known && (!page->filter->has_thread || page->filter->thread == i))
+    for (uint32_t i = model_next_thread(process, 0); i < process->thread_count && !page->more; i = model_next_thread(process, i + 1))
+        if (model_find_thread(process, i)->known && (!page->filter->has_thread || page->filter->thread == i))
             thread_row(page, run, process, client, i, current[i]);
     free(current);
 }
@@ -229,7 +229,7 @@ static void visit_thread(struct page *page, struct run *run, struct model_proces
                          lanes_on_lane visit, void *context)
 {
     static struct lane_view view;
-    const struct model_thread *thread = &process->threads[index];
+    const struct model_thread *thread = model_find_thread(process, index);
     struct lane lane = {.run = run, .process = process, .thread = index, .task = SL_TASK_NONE};
     if (thread->facts.end || !thread->known)
         return;
@@ -263,7 +263,7 @@ static void visit_task(struct page *page, struct run *run, struct model_process 
 void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context)
 {
     const struct client *client = page_client_of(page, process);
-    for (uint32_t i = 0; i < process->thread_count; i++)
+    for (uint32_t i = model_next_thread(process, 0); i < process->thread_count; i = model_next_thread(process, i + 1))
         visit_thread(page, run, process, client, i, visit, context);
     for (uint32_t chunk = 0; chunk < process->task_chunks; chunk++)
         for (uint32_t i = 0; process->tasks[chunk] && i < MODEL_TASK_CHUNK; i++)
@@ -274,7 +274,8 @@ void lanes_visit(struct page *page, struct run *run, struct model_process *proce
 static char *lane_label(const struct lane *lane)
 {
     const struct model_process *process = lane->process;
-    const char *thread = lane->thread < process->thread_count && process->threads[lane->thread].name ? process->threads[lane->thread].name : "?";
+    const struct model_thread *known = model_find_thread(process, lane->thread);
+    const char *thread = known && known->name ? known->name : "?";
     const struct model_task *task = lane->task == SL_TASK_NONE ? NULL : model_task(process, lane->task);
     return task ? alloc_printf("%s (%s) on %s", task->name, task->coro_name, thread) : alloc_text(thread);
 }

@@ -88,6 +88,7 @@ static void process_row(struct page *page, struct run *run, struct model_process
     unmatched_why(page, run, process);
     jsonw_member_uint(json, "crossing", ledger.crossing);
     jsonw_member_uint(json, "abandoned", ledger.abandoned);
+    jsonw_member_uint(json, "threads_folded", process->threads_folded);
     jsonw_member_uint(json, "tasks_folded", process->tasks_folded);
     jsonw_member_time(json, "last_event_ns", row_time(run, process, process->status.last_event));
     jsonw_object_end(json);
@@ -198,7 +199,7 @@ void rows_unmatched(struct page *page)
 void rows_trust(struct json_writer *json, const struct page *page)
 {
     struct ledger sum = {0};
-    uint64_t untracked = 0, folded = 0;
+    uint64_t untracked = 0, threads_folded = 0, tasks_folded = 0;
     int64_t error_ns = page->daemon->clock.error_ns;
     for (const struct run *run = page->daemon->runs; run; run = run->next) {
         if (!page->sees_all && run->uid != page->uid)
@@ -208,7 +209,8 @@ void rows_trust(struct json_writer *json, const struct page *page)
             for (int reason = 0; reason < SL_LOST_COUNT; reason++)
                 sum.lost[reason] += ledger.lost[reason];
             sum.unmatched += ledger.unmatched;
-            folded += run->model.processes[i]->tasks_folded;
+            threads_folded += run->model.processes[i]->threads_folded;
+            tasks_folded += run->model.processes[i]->tasks_folded;
         }
     }
     for (const struct client *client = page->daemon->clients; client; client = client->next)
@@ -224,7 +226,8 @@ void rows_trust(struct json_writer *json, const struct page *page)
     jsonw_object_end(json);
     jsonw_member_uint(json, "unmatched", sum.unmatched);
     jsonw_member_uint(json, "untracked", untracked);
-    jsonw_member_uint(json, "tasks_folded", folded);
+    jsonw_member_uint(json, "threads_folded", threads_folded);
+    jsonw_member_uint(json, "tasks_folded", tasks_folded);
     jsonw_member_int(json, "clock_error_ns", error_ns);
     jsonw_object_end(json);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <uthash.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -15,63 +16,68 @@
 #define SPOOL_PERIOD_NS 1000000000
 #define BUSY_PERIOD_NS  10000000  // a thread is not sampled more often than this, however many calls it makes
 
+struct schedstat {
+    uint32_t thread;
+    int fd;
+    UT_hash_handle hh;
+};
+
 // A kept descriptor where there are plenty, else one for the moment; -errno.
-static int descriptor(struct client *client, uint32_t index, uint32_t tid, bool *keep)
+static int descriptor(struct client *client, uint32_t index, uint32_t tid, struct schedstat **kept)
 {
-    if (index >= client->schedstat_count) {
-        uint32_t larger = client->schedstat_count ? client->schedstat_count : 16;
-        while (larger <= index)
-            larger *= 2;
-        client->schedstat = alloc_resize(client->schedstat, larger, sizeof *client->schedstat);
-        for (uint32_t i = client->schedstat_count; i < larger; i++)
-            client->schedstat[i] = -1;
-        client->schedstat_count = larger;
-    }
     struct rlimit limit;
-    if (client->schedstat[index] < 0) {
-        int fd = procfs_open_schedstat((uint32_t)client->pid, tid);
-        *keep = fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd < limit.rlim_cur / 4;
-        if (*keep)
-            client->schedstat[index] = fd;
+    HASH_FIND(hh, client->schedstat, &index, sizeof index, *kept);
+    if (*kept)
+        return (*kept)->fd;
+    int fd = procfs_open_schedstat((uint32_t)client->pid, tid);
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)fd >= limit.rlim_cur / 4)
         return fd;
-    }
-    *keep = true;
-    return client->schedstat[index];
+    *kept = alloc_zeroed(1, sizeof **kept);
+    **kept = (struct schedstat){.thread = index, .fd = fd};
+    HASH_ADD(hh, client->schedstat, thread, sizeof index, *kept);
+    return fd;
 }
 
-static void drop(struct client *client, uint32_t index)
+static void drop(struct client *client, struct schedstat *schedstat)
 {
-    if (index < client->schedstat_count && client->schedstat[index] >= 0) {
-        close(client->schedstat[index]);
-        client->schedstat[index] = -1;
-    }
+    HASH_DEL(client->schedstat, schedstat);
+    close(schedstat->fd);
+    free(schedstat);
 }
 
 void sampler_forget(struct client *client)
 {
-    for (uint32_t i = 0; i < client->schedstat_count; i++)
-        drop(client, i);
-    free(client->schedstat);
-    client->schedstat = NULL;
-    client->schedstat_count = 0;
+    struct schedstat *schedstat, *next;
+    HASH_ITER(hh, client->schedstat, schedstat, next)
+        drop(client, schedstat);
+}
+
+static void drop_the_ended(struct client *client)
+{
+    struct schedstat *schedstat, *next;
+    HASH_ITER(hh, client->schedstat, schedstat, next) {
+        const struct model_thread *thread = model_find_thread(client->process, schedstat->thread);
+        if (!thread || !thread->living)
+            drop(client, schedstat);
+    }
 }
 
 static void sample_thread(struct client *client, uint32_t index, struct model_thread *thread, int64_t now_ns)
 {
     struct procfs_schedstat schedstat;
-    bool keep;
-    int fd = descriptor(client, index, thread->facts.native_id, &keep);
+    struct schedstat *kept;
+    int fd = descriptor(client, index, thread->facts.native_id, &kept);
     if (fd < 0)
         return;
-    if (procfs_read_schedstat(fd, &schedstat) < 0) {
-        if (keep)
-            drop(client, index);
-    } else if (schedstat.cpu_ns > thread->facts.cpu_ns) {
+    bool is_read = procfs_read_schedstat(fd, &schedstat) == 0;
+    if (is_read && schedstat.cpu_ns > thread->facts.cpu_ns) {
         thread->facts.cpu_ns = schedstat.cpu_ns;
         thread->wait_ns = schedstat.wait_ns;
     }
-    if (!keep)
+    if (!kept)
         close(fd);
+    else if (!is_read)
+        drop(client, kept);
     thread->sampled_ns = now_ns;
     thread->calls_at_sample = thread->calls;
 }
@@ -84,13 +90,13 @@ static bool is_busy(const struct model_thread *thread, int64_t now_ns)
 static void sample_client(struct client *client, bool busy_only, int64_t now_ns)
 {
     struct model_process *process = client->process;
-    for (uint32_t i = 0; i < process->thread_count; i++) {
-        struct model_thread *thread = &process->threads[i];
-        if (!thread->known || thread->facts.end)
-            drop(client, i);
-        else if (!busy_only || is_busy(thread, now_ns))
-            sample_thread(client, i, thread, now_ns);
+    for (uint32_t i = 0; i < process->living_count; i++) {
+        struct model_thread *thread = model_find_thread(process, process->living[i]);
+        if (!busy_only || is_busy(thread, now_ns))
+            sample_thread(client, process->living[i], thread, now_ns);
     }
+    if (!busy_only)
+        drop_the_ended(client);
 }
 
 // A name that the program gave us itself is better than the kernel's fifteen bytes.
@@ -114,17 +120,15 @@ static void look_at_name(struct client *client, struct model_thread *thread)
 static void spool_samples(struct client *client, int64_t now_ns)
 {
     struct model_process *process = client->process;
-    struct sample_facts *samples = alloc_zeroed(process->thread_count, sizeof *samples);
+    struct sample_facts *samples = alloc_zeroed(process->living_count, sizeof *samples);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < process->thread_count; i++) {
-        struct model_thread *thread = &process->threads[i];
+    for (uint32_t i = 0; i < process->living_count; i++) {
+        struct model_thread *thread = model_find_thread(process, process->living[i]);
         struct procfs_stat stat = {.state = '?'};
-        if (!thread->known || thread->facts.end)
-            continue;
         procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat);
         thread->os_state = stat.state;
         look_at_name(client, thread);
-        samples[count++] = (struct sample_facts){.thread = i, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
+        samples[count++] = (struct sample_facts){.thread = thread->facts.index, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
                                                  .wait_ns = thread->wait_ns, .time_ns = now_ns};
     }
     if (count)

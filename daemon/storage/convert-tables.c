@@ -94,7 +94,8 @@ int64_t facts_start_ns(const struct convert_facts *facts, struct model *model)
             start = made;
         for (uint32_t i = 0; i < facts->span_counts[p]; i++) {
             const struct span *span = &facts->spans[p][i];
-            int64_t began = process->threads[i].known ? time_of(model, process, process->threads[i].facts.start) : SL_UNKNOWN;
+            const struct model_thread *thread = model_find_thread(process, i);
+            int64_t began = thread && thread->known ? time_of(model, process, thread->facts.start) : SL_UNKNOWN;
             if (span->last_ns && span->first_ns < start)
                 start = span->first_ns;
             if (began >= 0 && began < start)
@@ -108,11 +109,12 @@ int64_t facts_start_ns(const struct convert_facts *facts, struct model *model)
 
 static uint32_t thread_rows(const struct model_process *process)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < process->thread_count; i++)
-        if (process->threads[i].known || process->threads[i].calls)
-            count = i + 1;
-    return count;
+    for (uint32_t i = process->thread_count; i-- > 0;) {
+        const struct model_thread *thread = model_find_thread(process, i);
+        if (thread && (thread->known || thread->calls))
+            return i + 1;
+    }
+    return 0;
 }
 
 static uint32_t task_rows(const struct model_process *process)
@@ -141,7 +143,8 @@ void facts_highest(const struct model *model, struct runwrite_options *options)
 static void write_thread(const struct convert_facts *facts, struct model *model, const struct model_process *process, uint32_t index,
                          struct runwrite *w)
 {
-    const struct model_thread *thread = &process->threads[index];
+    static const struct model_thread lost;
+    const struct model_thread *found = model_find_thread(process, index), *thread = found ? found : &lost;
     const struct span *span = &facts->spans[process->number][index];
     struct run_thread row = {.rank = (uint32_t)process->file_rank, .index = index, .ident = thread->facts.ident,
                              .native_id = thread->facts.native_id, .daemon = thread->facts.flags & SL_THREAD_DAEMON,

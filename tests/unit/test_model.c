@@ -356,6 +356,51 @@ Test(model, very_many_tasks_take_no_more_memory_than_those_that_are_kept)
     cr_assert_lt(chunks, 6);
 }
 
+static void set_thread(uint32_t index, uint64_t end)
+{
+    struct thread_facts thread = {.index = index, .start = 1, .end = end};
+    model_set_thread(process, &thread, "");
+}
+
+Test(model, very_many_threads_take_no_more_memory_than_those_that_are_kept)
+{
+    process->threads_kept = 1000;
+    for (uint32_t i = 0; i < 1000000; i++) {
+        set_thread(i, 0);
+        if (i >= 64 && i % 5000)  // 64 at once; one in 5000 lives on
+            set_thread(i - 64, 2);
+        cr_assert_leq(process->living_count, 65 + i / 5000);
+    }
+    cr_assert_eq(process->thread_count, 1000000);
+    cr_assert_eq(process->threads_known + process->threads_folded, 1000000);
+    cr_assert_not_null(model_find_thread(process, 999999));
+    cr_assert_not_null(model_find_thread(process, 5000 - 64), "one that lives is never folded");
+    cr_assert_eq(model_find_thread(process, 5000 - 64)->facts.end, 0);
+    cr_assert_null(model_find_thread(process, 500000));
+    uint32_t found = 0, chunks = 0;
+    for (uint32_t i = model_next_thread(process, 0); i < process->thread_count; i = model_next_thread(process, i + 1))
+        found += model_find_thread(process, i)->known;
+    cr_assert_eq(found, process->threads_known);
+    for (uint32_t i = 0; i < process->thread_chunks; i++)
+        chunks += process->threads[i] != NULL;
+    cr_assert_lt(chunks, 200 + 10, "a chunk for each that lives, and those that are kept");
+}
+
+Test(model, the_living_are_those_that_have_begun_and_not_ended)
+{
+    for (uint32_t i = 0; i < 10; i++)
+        set_thread(i, 0);
+    for (uint32_t i = 0; i < 10; i += 3)
+        set_thread(i, 5);
+    set_thread(3, 0);  // recorded again in a late destructor
+    set_thread(4, 0);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < process->living_count; i++)
+        seen |= 1u << process->living[i];
+    cr_assert_eq(seen, 0x3ffu & ~(1u << 0 | 1u << 6 | 1u << 9));
+    cr_assert_eq(process->living_count, 7);
+}
+
 // ---- what a hostile client may say
 
 static long resident_kilobytes(void)
