@@ -2,8 +2,9 @@
 // copying, and waits for no lock or queue of the file system, which can take longer than a ring takes to fill. What is
 // copied there is in the page cache like what is written, and survives us.
 //
-// A spool has two: the one it writes to and the one that follows. They are made ahead, on another thread, as large as what comes in
-// about a second. Without them (a file system that cannot allocate, a nearly full disk, too much at once) the spool is written.
+// A spool has two: the one it writes to and the one that follows. They are made ahead, on another thread, as large as what
+// comes in about a second, but bounded, for they count as resident memory. Without them (a file system that cannot allocate,
+// a nearly full disk, too much at once) the spool is written.
 #ifndef SL_STORAGE_SPOOL_WINDOW_H
 #define SL_STORAGE_SPOOL_WINDOW_H
 
@@ -12,7 +13,7 @@
 #include "core/guard.h"
 
 #define WINDOW_BYTES_MIN (UINT64_C(128) << 10)
-#define WINDOW_BYTES_MAX (UINT64_C(64) << 20)
+#define WINDOW_BYTES_MAX (UINT64_C(16) << 20)
 
 struct spool_window {
     struct guarded map;  // base NULL: there is none
