@@ -409,6 +409,9 @@ static void pump_open(struct client *client)
                 continue;
             lanes_read(&client->segment, &row[j].lane, SL_TASK_ENTRIES, &view);
             add_open(client, &list, &view, true);
+            struct model_task *task = view.depth ? model_task(client->process, view.task) : NULL;
+            if (task)
+                task->facts.thread = view.thread;  // who has entered them: a row is not taken again for each step
         }
     }
     model_set_open(client->process, list.facts, list.count);
@@ -472,6 +475,8 @@ static void pump_tables(struct client *client, bool last)
     pump_status(client);
     bool astray = client->unmatched_said < client->process->unmatched_count && client->unmatched_said < ASTRAY_SAID;
     if (is_due(&client->open_ns, now_ns, astray ? ASTRAY_PERIOD_MS : OPEN_PERIOD_MS, last)) {
+        if (astray)
+            pump_tasks(client, false);  // for their names
         pump_open(client);
         say_unmatched(client);
     }

@@ -45,7 +45,7 @@ def test_running_times_are_the_workers_busy_times_and_cpu_times_the_process(serv
 
     program.ends()
     resumes, busy_ns, cpu_ns = said(program)
-    file = RunFile(service.run_file())
+    file = RunFile(service.run_file(120))
     tasks = file.run.tasks[0]
     assert sum(task.steps for task in tasks) == resumes == FIBERS * (ROUNDS + 1)
     running_ns = sum(task.running_time for task in tasks) * 1e9
@@ -67,7 +67,7 @@ def test_a_fibers_waiting_is_in_the_calls_that_are_open_meanwhile_and_in_no_othe
     rounds = 40
     program = fibers(service, 2, rounds).ends()
     resumes, _, _ = said(program)
-    file = RunFile(service.run_file())
+    file = RunFile(service.run_file(120))
     regions = {name: file.run.get_region(name)[0] for name in ("life", "round", "compute", "yield")}
     by_task = {task.index: task for task in file.run.tasks[0]}
     for task in by_task.values():
@@ -100,7 +100,7 @@ def test_every_thread_of_a_pool_has_its_row_and_its_time(service):
     bursts, threads, jobs = 20, 6, 40
     program = service.start(service.example("pool"), "-b", bursts, "-t", threads, "-j", jobs).ends()
     assert program.stdout_text == f"{bursts} bursts, {bursts * threads} threads, {bursts * jobs} jobs: 53094 primes\n"
-    file = RunFile(service.run_file())
+    file = RunFile(service.run_file(120))
     rows = file.threads(0)
     assert rows[0].name == "main" and len(rows) == 1 + bursts * threads
     names = {f"burst {b}, thread {t}" for b in range(bursts) for t in range(threads)}
