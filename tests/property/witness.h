@@ -329,7 +329,7 @@ static void check_sums(void)
     }
     for (int i = 0; i < o.thread_count; i++)
         if (o.threads[i].registered && o.threads[i].stored_calls)
-            EQUAL("calls", w.process->threads[o.threads[i].index].calls, o.threads[i].stored_calls, "thread %u", o.threads[i].index);
+            EQUAL("calls", model_thread(w.process, o.threads[i].index)->calls, o.threads[i].stored_calls, "thread %u", o.threads[i].index);
     uint64_t unmatched = w.process->unmatched_others;
     for (uint32_t i = 0; i < w.process->unmatched_count; i++)
         unmatched += w.process->unmatched[i].count;
