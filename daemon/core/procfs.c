@@ -36,9 +36,10 @@ static int read_small(uint32_t pid, uint32_t tid, const char *file, char *text, 
 
 int procfs_parse_stat(const char *text, struct procfs_stat *stat)
 {
-    const char *field = strrchr(text, ')');
-    if (!field || field[1] != ' ' || !field[2])
+    const char *name = strchr(text, '('), *field = strrchr(text, ')');
+    if (!name || !field || field < name || field[1] != ' ' || !field[2])
         return -EINVAL;
+    snprintf(stat->name, sizeof stat->name, "%.*s", (int)(field - name - 1), name + 1);
     stat->state = field[2];
     unsigned long parent, threads;
     unsigned long long start;

@@ -9,6 +9,7 @@ struct buffer;
 
 struct procfs_stat {
     char state;           // R, S, D, Z, X …
+    char name[64];        // of the process or thread, as the kernel has it
     uint32_t parent_pid;
     uint32_t threads;
     uint64_t start_time;  // clock ticks since boot

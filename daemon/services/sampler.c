@@ -100,11 +100,10 @@ static void sample_client(struct client *client, bool busy_only, int64_t now_ns)
 }
 
 // A name that the program gave us itself is better than the kernel's fifteen bytes.
-static void look_at_name(struct client *client, struct model_thread *thread)
+static void look_at_name(struct client *client, struct model_thread *thread, const char *comm)
 {
-    char comm[64];
     struct buffer name = {0};
-    if ((thread->facts.flags & SL_THREAD_NAMED) || procfs_comm((uint32_t)client->pid, thread->facts.native_id, comm) < 0)
+    if (thread->facts.flags & SL_THREAD_NAMED)
         return;
     utf8_append(&name, comm, strlen(comm));
     struct thread_facts facts = thread->facts;
@@ -125,9 +124,9 @@ static void spool_samples(struct client *client, int64_t now_ns)
     for (uint32_t i = 0; i < process->living_count; i++) {
         struct model_thread *thread = model_find_thread(process, process->living[i]);
         struct procfs_stat stat = {.state = '?'};
-        procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat);
+        if (procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat) == 0)
+            look_at_name(client, thread, stat.name);
         thread->os_state = stat.state;
-        look_at_name(client, thread);
         samples[count++] = (struct sample_facts){.thread = thread->facts.index, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
                                                  .wait_ns = thread->wait_ns, .time_ns = now_ns};
     }

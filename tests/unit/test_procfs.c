@@ -24,6 +24,7 @@ static void expect_parsed(const char *name)
     struct procfs_stat stat = {0};
     snprintf(text, sizeof text, "4711 (%s)%s\n", name, rest);
     cr_assert_eq(procfs_parse_stat(text, &stat), 0, "%s", text);
+    cr_assert_str_eq(stat.name, name, "%s", text);
     cr_assert_eq(stat.state, 'S', "%s", text);
     cr_assert_eq(stat.parent_pid, 1234, "%s", text);
     cr_assert_eq(stat.start_time, 987654321, "%s", text);
