@@ -217,7 +217,6 @@ static void wake(void)
     if (client->wake[1] < 0)
         return;
     (void)!write(client->wake[0], &one, sizeof one);
-    SL_TESTPOINT_(daemon_woken);
 }
 
 bool attach_wake(void)
