@@ -13,6 +13,8 @@ struct facts {
     bool off;     // SCOPED_LANE=off, or a setuid program
     bool follow;  // SCOPED_LANE_FORK=follow
     uint32_t fork_depth;
+    uint32_t recorded_pid;  // the latest process that recorded: after forks the nearest ancestor that did, 0 none
+    uint64_t recorded_start_time;
     uint64_t ring_bytes;
     int64_t rank;
     int32_t world_size;

@@ -101,7 +101,7 @@ int file_move_high(int fd)
 static void describe(void)
 {
     struct sl_segment *segment = client->segment;
-    const struct facts *facts = facts_get();
+    struct facts *facts = facts_get();
     segment->abi = SL_ABI_VERSION;
     segment->header_bytes = SL_HEADER_BYTES;
     segment->record_bytes = SL_RECORD_BYTES;
@@ -110,9 +110,12 @@ static void describe(void)
     uint64_t uuid[2] = {random64(), random64()};
     memcpy(segment->uuid, uuid, sizeof uuid);
     segment->pid = (uint32_t)getpid();
-    segment->parent_pid = (uint32_t)getppid();
     segment->start_time = facts_start_time(0);
-    segment->parent_start_time = facts_start_time(segment->parent_pid);
+    bool forked = facts->recorded_pid && facts->recorded_pid != segment->pid;
+    segment->parent_pid = forked ? facts->recorded_pid : (uint32_t)getppid();
+    segment->parent_start_time = forked ? facts->recorded_start_time : facts_start_time(segment->parent_pid);
+    facts->recorded_pid = segment->pid;
+    facts->recorded_start_time = segment->start_time;
     segment->uid = geteuid();
     segment->clock = client->clock;
     segment->created_ticks = client_ticks();

@@ -167,8 +167,6 @@ static bool start(void)
         return off(ECHILD);
     if (forked)
         facts->fork_depth++;
-    if (forked)
-        facts->run_key[0] = 0;  // the daemon finds the parent's run; a launcher's variables were the parent's
     int result = make_segment();
     if (result < 0)
         return off(-result);

@@ -110,19 +110,32 @@ static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, g
     return made;
 }
 
-// The key of a process without one of its own: the run of what it was before an exec, of its nearest registered ancestor, else its
-// own. Other users' processes are no ancestors.
+static const struct run *run_of(const struct daemon *daemon, uid_t uid, uint32_t pid, uint64_t start_time)
+{
+    for (const struct run *run = daemon->runs; run; run = run->next)
+        for (uint32_t i = 0; run->uid == uid && i < run->model.process_count; i++) {
+            const struct process_facts *facts = &run->model.processes[i]->facts;
+            if (facts->pid == pid && facts->start_time == start_time)
+                return run;
+        }
+    return NULL;
+}
+
+// The key of a process without one of its own: the run of what it was before an exec, of its nearest registered ancestor (also
+// of one that has ended: its child may have come to us later), else its own. Other users' processes are no ancestors.
 static char *key_by_ancestors(struct daemon *daemon, const struct client *client, uid_t uid)
 {
+    const struct sl_segment *identity = &client->segment.identity;
+    struct procfs_stat stat = {.parent_pid = identity->parent_pid, .start_time = client->start_time};
     uint32_t pid = (uint32_t)client->pid;
-    struct procfs_stat stat = {.parent_pid = client->segment.identity.parent_pid, .start_time = client->start_time};
-    for (int depth = 0; depth < 64 && pid > 1; depth++, pid = stat.parent_pid) {
-        bool is_there = procfs_stat(pid, 0, &stat) == 0 || depth == 0;
-        for (const struct client *other = daemon->clients; other; other = other->next)
-            if ((uint32_t)other->pid == pid && other->run->uid == uid && (!is_there || other->start_time == stat.start_time))
-                return alloc_text(other->run->key);
-        if (!is_there)
-            break;
+    for (int depth = 0; depth < 64 && pid > 1; depth++) {
+        const struct run *run = run_of(daemon, uid, pid, stat.start_time);
+        if (run)
+            return alloc_text(run->key);
+        uint64_t known = depth == 0 ? identity->parent_start_time : 0;
+        pid = stat.parent_pid;
+        if (procfs_stat(pid, 0, &stat) < 0 || (known && stat.start_time != known))
+            stat = (struct procfs_stat){.start_time = known};
     }
     const uint8_t *uuid = client->segment.identity.uuid;
     return alloc_printf("%u:own:%02x%02x%02x%02x%02x%02x%02x%02x", (unsigned)client->segment.identity.uid, uuid[0], uuid[1], uuid[2],
