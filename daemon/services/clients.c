@@ -162,6 +162,44 @@ static void watch_pid(struct client *client)
     client->pidfd = (int)syscall(SYS_pidfd_open, client->pid, 0);
 }
 
+static void say_how_it_ended(struct client *client, bool exec);
+
+static bool is_same_process(const struct model_process *one, const struct model_process *other)
+{
+    return one->facts.pid == other->facts.pid && one->facts.start_time == other->facts.start_time;
+}
+
+// Two copies of the library in one image keep both their sockets, or both say goodbye.
+static bool has_left_without_goodbye(const struct client *client)
+{
+    char byte;
+    return client->socket >= 0 && recv(client->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 &&
+           !sl_load_acquire(&segment_header(&client->segment)->goodbye);
+}
+
+// What the same process was before: a new image means that it executed another program, also where it has ended since.
+static void end_earlier_images(const struct client *client)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct client *other = client->daemon->clients; other; other = other->next)
+        if (other != client && !other->gone && is_same_process(other->process, client->process) && has_left_without_goodbye(other)) {
+            other->gone = true;
+            other->gone_ns = now_ns;
+            say_how_it_ended(other, true);
+        }
+    const struct model *model = &client->run->model;
+    for (uint32_t i = 0; i < model->process_count; i++) {
+        struct model_process *process = model->processes[i];
+        struct process_status *status = &process->status;
+        bool unexplained = status->state == PROCESS_VANISHED || status->state == PROCESS_KILLED;
+        if (process == client->process || !is_same_process(process, client->process) || !unexplained)
+            continue;
+        status->state = PROCESS_EXEC;
+        status->has_exit = 0;
+        spool_put_status(&client->run->spool, process->number, status);
+    }
+}
+
 // Makes a client of a mapped segment.
 static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_t pid, uid_t uid, gid_t gid)
 {
@@ -174,6 +212,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     client->pid = pid;
     client->start_time = segment->identity.start_time;
     find_process(client, uid, gid);
+    end_earlier_images(client);
     start_at_tails(client);
     watch_pid(client);
     client->run->clients++;
