@@ -42,8 +42,41 @@ static void count_lost(struct producer *self, enum sl_loss reason)
 }
 
 static bool take_turn(struct producer *self, uint64_t frame, bool call);
+static bool has_room(struct producer *self, uint64_t head);
 
-bool lane_append(struct producer *self, const struct sl_record *record)
+// The rest of the append of a call that has begun: `busy` is set, the call is counted.
+static void publish(struct producer *self, const struct sl_record *call)
+{
+    struct sl_ring *ring = self->hot.ring;
+    uint64_t head = sl_load_relaxed(&ring->head);
+    if (head < self->hot.limit || has_room(self, head)) {
+        struct sl_record *record = self->hot.records + (head & self->hot.mask);
+        for (int i = 0; i < 4; i++)
+            sl_store_relaxed(&record->word[i], call->word[i]);
+        SL_TESTPOINT_(append_filled);
+        sl_move(&ring->head, head, head + 1);  // fails where a handler overtook this append, and has counted it
+        SL_TESTPOINT_(append_moved);
+    }
+    sl_compiler_barrier();
+    sl_store_relaxed(&self->hot.busy, 0);
+    SL_TESTPOINT_(append_done);
+}
+
+// The order of sl_append_call_, for calls of every kind.
+static void append_call(struct producer *self, const struct sl_record *call, uint64_t frame)
+{
+    if (sl_load_relaxed(&self->hot.busy) && !take_turn(self, frame, true))
+        return;
+    sl_store_relaxed(&self->hot.busy, frame);
+    sl_compiler_barrier();
+    SL_TESTPOINT_(append_busy);
+    sl_bump(&self->hot.ring->produced);
+    sl_compiler_barrier();
+    SL_TESTPOINT_(append_produced);
+    publish(self, call);
+}
+
+bool lane_append(struct producer *self, const struct sl_record *record, uint64_t frame)
 {
     struct sl_ring *ring = self->hot.ring;
     bool call = sl_record_is_call(record);
@@ -54,11 +87,10 @@ bool lane_append(struct producer *self, const struct sl_record *record)
     }
     if (call) {
         uint64_t before = sl_load_relaxed(&ring->head);
-        sl_append_(&self->hot, record->word[0], record->word[1], record->word[2], record->word[3]);
+        append_call(self, record, frame);
         return sl_load_relaxed(&ring->head) != before;
     }
     // Not a call: outside the ledger, so `produced` stays and `others` rises once head has moved.
-    uint64_t frame = sl_frame_();
     if (sl_load_relaxed(&self->hot.busy) && !take_turn(self, frame, false))
         return false;
     sl_store_relaxed(&self->hot.busy, frame);
@@ -148,14 +180,9 @@ static bool take_turn(struct producer *self, uint64_t frame, bool call)
     return true;
 }
 
-SL_PUBLIC int sl_busy_(uint64_t frame)
+// Is there room for a record at `head`? When not, the call is counted as lost. Also says when to look again.
+static bool has_room(struct producer *self, uint64_t head)
 {
-    return take_turn(producer_self(), frame, true);
-}
-
-SL_PUBLIC int sl_room_(uint64_t head)
-{
-    struct producer *self = producer_self();
     struct sl_ring *ring = self->hot.ring;
     uint64_t records = self->hot.mask + 1, tail = sl_load_acquire(&ring->tail);  // pairs with the daemon's release
     uint64_t used = head - tail;
@@ -165,13 +192,13 @@ SL_PUBLIC int sl_room_(uint64_t head)
         sl_bump(&ring->lost[SL_LOST_RING_FULL]);
         SL_TESTPOINT_(full_counted);
         self->hot.limit = head;
-        return 0;
+        return false;
     }
     uint64_t look = used < records / 2 ? tail + records / 2 : head + records / 8;
     self->hot.limit = look < tail + records ? look : tail + records;
     if (self->hot.limit <= head)
         self->hot.limit = head + 1;
-    return 1;
+    return true;
 }
 
 // ---- calls
@@ -397,7 +424,7 @@ SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame)
         enter(self, region, frame);
 }
 
-static void count_unmatched(struct producer *self, uint32_t region, uint64_t now)
+static void count_unmatched(struct producer *self, uint32_t region, uint64_t now, uint64_t frame)
 {
     if (self->unaccounted) {  // the enter was too deep, on a stack that has been cleaned since
         self->unaccounted--;
@@ -409,7 +436,7 @@ static void count_unmatched(struct producer *self, uint32_t region, uint64_t now
     if (self->hot.ring)
         sl_bump(&self->hot.ring->unmatched);
     SL_TESTPOINT_(unmatched_counted);
-    lane_append(self, &record);
+    lane_append(self, &record, frame);
 }
 
 // After the call at `i` was closed although others lie above it: those are marked; what was crossed twice, and the oldest
@@ -452,7 +479,7 @@ static void close_at(struct producer *self, struct sl_lane *lane, uint32_t i, ui
     struct sl_entry *entry = lane_entry(lane, i);
     struct above above = look_above(lane, i, frame);
     struct sl_record record = call_record(lane, entry, below(lane, i), above.open ? SL_CALL_CROSSING : SL_CALL, now);
-    lane_append(self, &record);
+    lane_append(self, &record, frame);
     if (above.open && self->hot.ring)
         sl_bump(&self->hot.ring->crossing);
     SL_TESTPOINT_(cold_published);
@@ -483,7 +510,7 @@ static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t
             return;
         }
     }
-    count_unmatched(self, region, now);
+    count_unmatched(self, region, now, frame);
 }
 
 // A lane without entries of its own: each exit is a call that is not there.
@@ -495,9 +522,8 @@ static bool is_only_counted(struct producer *self)
     return true;
 }
 
-SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now)
+SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now, uint64_t frame)
 {
-    uint64_t frame = sl_frame_();
     if (!region)
         return;
     struct producer *self = ready();
@@ -517,7 +543,7 @@ SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame)
     if (!now)
         now = client_ticks();
     if (depth == 0) {
-        count_unmatched(self, region, now);
+        count_unmatched(self, region, now, frame);
         enter(self, region, frame);
     } else if (depth > lane_capacity(lane)) {
         count_lost(self, SL_LOST_TOO_DEEP);
@@ -525,12 +551,39 @@ SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame)
         struct sl_entry *entry = lane_entry(lane, depth - 1);
         if (entry->start) {
             struct sl_record record = call_record(lane, entry, below(lane, depth - 1), SL_CALL, now);
-            lane_append(self, &record);
+            lane_append(self, &record, frame);
         }
         sl_store_release(&entry->start, 0);
         SL_TESTPOINT_(cold_next_zeroed);
         fill(lane, entry, region, frame, now);
     }
+}
+
+// What the inline functions leave to be done when they have counted a call and find that the ring may be full.
+static struct sl_lane *publish_late(struct producer *self, struct sl_entry *entry, uint64_t now)
+{
+    struct sl_lane *lane = self->lane;
+    struct sl_record record = call_record(lane, entry, entry - 1, SL_CALL, now);
+    publish(self, &record);
+    sl_store_release(&entry->start, 0);
+    return lane;
+}
+
+SL_PUBLIC void sl_exit_late_(struct sl_entry *entry, uint64_t now)
+{
+    struct sl_lane *lane = publish_late(producer_self(), entry, now);
+    SL_TESTPOINT_(exit_zeroed);
+    sl_store_relaxed(&lane->since, now);
+    sl_store_release(&lane->depth, (uint32_t)(entry - sl_lane_stack(lane)));
+    SL_TESTPOINT_(exit_depth);
+}
+
+SL_PUBLIC void sl_next_late_(struct sl_entry *entry, uint64_t now, sl_region_t region, uint64_t frame)
+{
+    struct sl_lane *lane = publish_late(producer_self(), entry, now);
+    SL_TESTPOINT_(next_zeroed);
+    sl_store_relaxed(&lane->depth, (uint32_t)(entry - sl_lane_stack(lane)) + 1);
+    fill(lane, entry, region, frame, now);
 }
 
 void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
@@ -541,7 +594,7 @@ void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
         if (!entry->start)
             continue;
         struct sl_record record = call_record(lane, entry, below(lane, i), SL_ENDED_OPEN, now);
-        lane_append(self, &record);
+        lane_append(self, &record, sl_frame_());
         SL_TESTPOINT_(ended_open_published);
     }
     cut(lane, 0);

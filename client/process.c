@@ -113,7 +113,7 @@ static bool off(int error)
     if (client->phase == CLIENT_LOCAL)
         return false;
     sl_store_relaxed(&client->phase, CLIENT_OFF);
-    sl_store_relaxed(&client_idle.hot.off, 1);
+    client_idle_is_off(true);
     return false;
 }
 
@@ -139,7 +139,6 @@ void client_stir(void)
 {
     sl_store_release(&client->epoch, client->epoch + 1);
     for (struct producer *thread = client->producers; thread; thread = thread->next) {
-        sl_store_relaxed(&thread->hot.off, 0);
         sl_store_relaxed(&thread->hot.lane, NULL);
     }
 }
@@ -174,7 +173,7 @@ static bool start(void)
     regions_publish_all();
     has_recorded = true;
     sl_store_release(&client->phase, CLIENT_RECORDING);
-    sl_store_relaxed(&client_idle.hot.off, 0);  // a fork child inherits it from a parent that was off
+    client_idle_is_off(false);  // a fork child inherits it from a parent that was off
     sl_store_release(&client->segment->magic, SL_MAGIC);  // last: from here on a daemon may adopt it
     SL_TESTPOINT_(magic_written);
     attach_hello();

@@ -87,8 +87,10 @@ SL_PUBLIC sl_task_t sl_task_current(void);
 #endif
 
 // The calling thread's private state: what the inline code needs. `lane` is NULL wherever the cold path has to decide: not
-// registered yet, recording off, child of a fork, no ring, no usable counter. Other threads of the process may take `lane` and
-// `off` away, so that the next call looks at what has changed.
+// registered yet, child of a fork, no ring, no usable counter; SL_LANE_OFF_ where recording is off and nothing is to be done. Other
+// threads of the process may take `lane` away, so that the next call looks at what has changed. Off is what the code falls
+// through to: a pair that jumps twice for nothing costs a nanosecond, and one that records does not notice, beside the counter.
+#define SL_LANE_OFF_ ((struct sl_lane *)1)
 struct sl_producer {
     struct sl_lane *lane;
     struct sl_ring *ring;
@@ -96,8 +98,7 @@ struct sl_producer {
     uint64_t mask;   // records - 1
     uint64_t limit;  // head at which the cold path must look: half full, full
     uint64_t busy;   // frame address of the append in progress, 0 none
-    uint32_t off;    // 1: recording is off for the process
-    uint32_t dropped_in_a_row;
+    uint64_t dropped_in_a_row;
 };
 
 #ifdef __clang__
@@ -108,12 +109,12 @@ struct sl_producer {
 extern SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_;
 
 SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame);
-SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now);  // now 0: not read yet
+SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now, uint64_t frame);  // now 0: not read yet
 SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame);
 SL_PUBLIC int sl_thread_started_(int is_detached);   // 0 while off; for libscoped_lane_threads.so, as is the next one
 SL_PUBLIC int sl_thread_detached_(uint64_t ident);   // 0: no such thread is registered
-SL_PUBLIC int sl_busy_(uint64_t frame);  // an append finds another in progress: 1 go on, 0 dropped and counted
-SL_PUBLIC int sl_room_(uint64_t head);   // 1 there is room, 0 dropped and counted
+SL_PUBLIC void sl_exit_late_(struct sl_entry *entry, uint64_t now);  // the append has begun, the ring may be full
+SL_PUBLIC void sl_next_late_(struct sl_entry *entry, uint64_t now, sl_region_t region, uint64_t frame);
 
 SL_INLINE_ uint64_t sl_ticks_(void)
 {
@@ -147,54 +148,48 @@ SL_INLINE_ uint64_t sl_frame_(void)
 #endif
 }
 
-// Appends a call. The order makes it safe against handlers and kills: see proto/ring.h.
-SL_INLINE_ void sl_append_(struct sl_producer *self, uint64_t word0, uint64_t word1, uint64_t word2, uint64_t word3)
+// Appends an ordinary call: duration below 2^47 ticks, no other append in progress. The order makes it safe against handlers and
+// kills: see proto/ring.h. 0: it has begun, and the cold path has to end it, for the ring may be full. Nothing is called in between, so
+// that nothing has to be kept for afterwards.
+SL_INLINE_ int sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, uint64_t start,
+                               uint64_t duration)
 {
     struct sl_ring *ring = self->ring;
-    uint64_t frame = sl_frame_();
-    if (sl_unlikely(sl_load_relaxed(&self->busy) != 0) && !sl_busy_(frame))
-        return;
-    sl_store_relaxed(&self->busy, frame);
+    sl_store_relaxed(&self->busy, sl_frame_());
     sl_compiler_barrier();
     SL_TESTPOINT_(append_busy);
     sl_bump(&ring->produced);
     sl_compiler_barrier();
     SL_TESTPOINT_(append_produced);
     uint64_t head = sl_load_relaxed(&ring->head);
-    if (sl_likely(head < self->limit) || sl_room_(head)) {
-        struct sl_record *record = self->records + (head & self->mask);
-        sl_store_relaxed(&record->word[0], word0);
-        sl_store_relaxed(&record->word[1], word1);
-        sl_store_relaxed(&record->word[2], word2);
-        sl_store_relaxed(&record->word[3], word3);
-        SL_TESTPOINT_(append_filled);
-        sl_move(&ring->head, head, head + 1);  // fails where a handler overtook this append, and has counted it
-        SL_TESTPOINT_(append_moved);
-    }
-    sl_compiler_barrier();
-    sl_store_relaxed(&self->busy, 0);
-    SL_TESTPOINT_(append_done);
-}
-
-// The ordinary call: duration below 2^47 ticks.
-SL_INLINE_ void sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, uint64_t start,
-                                   uint64_t duration)
-{
+    if (sl_unlikely(head >= self->limit))
+        return 0;
     uint64_t waited = lane->suspended - entry->suspended;
     if (waited > duration)
         waited = duration;
     uint32_t region = SL_ENTRY_REGION(entry->region);
-    sl_append_(self, start, sl_record_word1(SL_CALL, duration), sl_record_word2(region, waited),
-               sl_record_word3(region, SL_ENTRY_REGION(entry[-1].region), lane->task));
+    struct sl_record *record = self->records + (head & self->mask);
+    sl_store_relaxed(&record->word[0], start);
+    sl_store_relaxed(&record->word[1], sl_record_word1(SL_CALL, duration));
+    sl_store_relaxed(&record->word[2], sl_record_word2(region, waited));
+    sl_store_relaxed(&record->word[3], sl_record_word3(region, SL_ENTRY_REGION(entry[-1].region), lane->task));
+    SL_TESTPOINT_(append_filled);
+    sl_move(&ring->head, head, head + 1);  // fails where a handler overtook this append, and has counted it
+    SL_TESTPOINT_(append_moved);
+    sl_compiler_barrier();
+    sl_store_relaxed(&self->busy, 0);
+    SL_TESTPOINT_(append_done);
+    return 1;
 }
 
 SL_INLINE_ void sl_enter(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
+    if (sl_perhaps(lane == SL_LANE_OFF_))
+        return;
     if (sl_unlikely(!lane)) {
-        if (!sl_load_relaxed(&self->off))
-            sl_enter_cold_(region, sl_frame_());
+        sl_enter_cold_(region, sl_frame_());
         return;
     }
     uint32_t depth = sl_load_relaxed(&lane->depth);
@@ -219,24 +214,28 @@ SL_INLINE_ void sl_exit(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
+    if (sl_perhaps(lane == SL_LANE_OFF_))
+        return;
     if (sl_unlikely(!lane)) {
-        if (!sl_load_relaxed(&self->off))
-            sl_exit_cold_(region, 0);
+        sl_exit_cold_(region, 0, sl_frame_());
         return;
     }
     uint64_t now = sl_ticks_();
     uint32_t top = sl_load_relaxed(&lane->depth) - 1;
     struct sl_entry *entry = sl_lane_stack(lane) + top;
     if (sl_unlikely(top >= lane->entries || entry->region != region)) {
-        sl_exit_cold_(region, now);
+        sl_exit_cold_(region, now, sl_frame_());
         return;
     }
     uint64_t start = sl_load_relaxed(&entry->start), duration = now - start;
-    if (sl_unlikely(!start || duration >= SL_DURATION_LONG)) {
-        sl_exit_cold_(region, now);
+    if (sl_unlikely(!start || duration >= SL_DURATION_LONG || sl_load_relaxed(&self->busy))) {
+        sl_exit_cold_(region, now, sl_frame_());
         return;
     }
-    sl_append_call_(self, lane, entry, start, duration);
+    if (sl_unlikely(!sl_append_call_(self, lane, entry, start, duration))) {
+        sl_exit_late_(entry, now);
+        return;
+    }
     sl_store_release(&entry->start, 0);
     SL_TESTPOINT_(exit_zeroed);
     sl_store_relaxed(&lane->since, now);
@@ -248,9 +247,10 @@ SL_INLINE_ void sl_next(sl_region_t region)
 {
     struct sl_producer *self = sl_self_;
     struct sl_lane *lane = sl_load_relaxed(&self->lane);
+    if (sl_perhaps(lane == SL_LANE_OFF_))
+        return;
     if (sl_unlikely(!lane)) {
-        if (!sl_load_relaxed(&self->off))
-            sl_next_cold_(region, 0, sl_frame_());
+        sl_next_cold_(region, 0, sl_frame_());
         return;
     }
     uint64_t now = sl_ticks_();
@@ -261,11 +261,14 @@ SL_INLINE_ void sl_next(sl_region_t region)
         return;
     }
     uint64_t start = sl_load_relaxed(&entry->start), duration = now - start;
-    if (sl_unlikely(!start || duration >= SL_DURATION_LONG)) {
+    if (sl_unlikely(!start || duration >= SL_DURATION_LONG || sl_load_relaxed(&self->busy))) {
         sl_next_cold_(region, now, sl_frame_());
         return;
     }
-    sl_append_call_(self, lane, entry, start, duration);
+    if (sl_unlikely(!sl_append_call_(self, lane, entry, start, duration))) {
+        sl_next_late_(entry, now, region, sl_frame_());
+        return;
+    }
     sl_store_release(&entry->start, 0);
     SL_TESTPOINT_(next_zeroed);
     sl_fence_release();  // as in sl_enter

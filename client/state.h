@@ -149,13 +149,20 @@ static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
     return (struct sl_entry *)AT(lane->overflow) + (i - lane->entries);
 }
 
-// Makes it the thread's present lane; the inline functions use it where they can.
+// Makes it the thread's present lane; the inline functions use it where they can, and do nothing where no call can be recorded.
 static inline void lane_use(struct producer *self, struct sl_lane *lane)
 {
     bool inline_path = lane && lane != &self->rowless && self->hot.ring && !self->unannounced &&
                        client->clock != SL_CLOCK_MONOTONIC;
+    bool off = !inline_path && self->local && self->seen == sl_load_relaxed(&client->epoch);
     self->lane = lane;
-    sl_store_relaxed(&self->hot.lane, inline_path ? lane : NULL);
+    sl_store_relaxed(&self->hot.lane, inline_path ? lane : off ? SL_LANE_OFF_ : NULL);
+}
+
+// Threads that are not registered: 1, nothing is recorded; 0, their next call has to find out.
+static inline void client_idle_is_off(bool off)
+{
+    sl_store_relaxed(&client_idle.hot.lane, off ? SL_LANE_OFF_ : NULL);
 }
 
 static inline uint32_t lane_capacity(const struct sl_lane *lane)
@@ -224,7 +231,7 @@ void thread_store_own_comm(struct sl_thread_row *row);               // of the c
 void thread_ended(void *page);           // destructor of the thread's key
 
 // ---- lane.c
-bool lane_append(struct producer *self, const struct sl_record *record);
+bool lane_append(struct producer *self, const struct sl_record *record, uint64_t frame);
 void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now);  // what is open: ENDED_OPEN, then empty
 void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes back; under the lock
 

@@ -199,7 +199,7 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
                                 sl_record_word3(0, 0, row->index)}};
     sl_store_release(&row->state, SL_ROW_DONE);  // from here on the row is the daemon's
     SL_TESTPOINT_(task_done);
-    lane_append(self, &record);
+    lane_append(self, &record, sl_frame_());
     SL_TESTPOINT_(task_done_published);
 }
 

@@ -135,7 +135,7 @@ void thread_announce(struct producer *self)
 {
     struct sl_record record = {{client_ticks(), sl_record_word1(SL_THREAD, 0), 0, sl_record_word3(0, 0, self->index)}};
     self->unannounced = 0;
-    if (!lane_append(self, &record))
+    if (!lane_append(self, &record, sl_frame_()))
         self->unannounced = 1;
     lane_use(self, self->lane);
     SL_TESTPOINT_(slot_announced);
@@ -232,7 +232,6 @@ static void settle(struct producer *self)
 {
     tracker_thread_seen(self);
     self->seen = client->epoch;
-    sl_store_relaxed(&self->hot.off, self->local);
     lane_use(self, self->lane);
 }
 
@@ -297,7 +296,7 @@ struct producer *thread_producer(void)
     struct producer *self = producer_self();
     if (self && sl_likely(self->seen == sl_load_acquire(&client->epoch)))  // pairs with client_stir
         return self;
-    if (sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.off))
+    if (sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.lane) == SL_LANE_OFF_)
         return NULL;
     struct guard guard;
     if (!client_begin())

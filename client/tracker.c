@@ -263,7 +263,7 @@ static void uninstall(struct sl_tracker *tracker)
     tracker->installed = 0;
     sl_store_relaxed(&client->trackers_installed, client->trackers_installed - 1);
     if (!client->trackers_installed && client->phase == CLIENT_LOCAL)
-        sl_store_relaxed(&client_idle.hot.off, 1);
+        client_idle_is_off(true);
 }
 
 // The struct's page is kept: a second destroy finds out there.
@@ -298,7 +298,7 @@ SL_PUBLIC int sl_tracker_install(sl_tracker_t tracker)
         tracker->installed = 1;
         sl_store_relaxed(&client->trackers_installed, client->trackers_installed + 1);
         client_stir();
-        sl_store_relaxed(&client_idle.hot.off, 0);
+        client_idle_is_off(false);
     }
     client_unlock(&guard);
     return 0;

@@ -17,6 +17,11 @@
 
 #define sl_likely(condition)   __builtin_expect(!!(condition), 1)
 #define sl_unlikely(condition) __builtin_expect(!!(condition), 0)
+#if (defined(__clang__) && __clang_major__ >= 11) || (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9)
+#define sl_perhaps(condition) __builtin_expect_with_probability(!!(condition), 1, 0.6)  // either; true falls through
+#else
+#define sl_perhaps(condition) (condition)
+#endif
 
 #if defined(__SANITIZE_THREAD__)
 #define SL_TSAN 1

@@ -5,12 +5,12 @@
 # compilers are measured, not judged.
 set -u
 costs='
-enter     do_enter                 27
-exit      do_exit                  84
-next      do_next                  91
-step      do_step_in,do_step_out   248
-inside    do_enter_inside,do_exit_inside 111
-off       do_enter,do_exit         34
+enter     do_enter                 29
+exit      do_exit                  78
+next      do_next                  87
+step      do_step_in,do_step_out   247
+inside    do_enter_inside,do_exit_inside 107
+off       do_enter,do_exit         12
 '
 build=${SL_BUILD:-obj/release}
 directory=$(mktemp -d)

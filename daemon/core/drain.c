@@ -41,5 +41,5 @@ int64_t drain_copy(const struct segment *segment, uint32_t slot, uint64_t from, 
 
 void drain_release(const struct segment *segment, uint32_t slot, uint64_t next)
 {
-    sl_store_release(&segment_ring(segment, slot)->tail, next);  // pairs with sl_room_ in the producer
+    sl_store_release(&segment_ring(segment, slot)->tail, next);  // pairs with has_room in the producer
 }

@@ -97,12 +97,11 @@ EITHER_WAY(trackers_come_and_go_in_any_order)
 Test(tracker_alone, after_the_last_uninstall_a_new_threads_call_costs_a_branch_again)
 {
     call_once(NULL);
-    cr_assert_eq(sl_self_->off, 1);
+    cr_assert_eq(sl_self_->lane, SL_LANE_OFF_);
     sl_tracker_t first = installed(), second = installed();
-    cr_assert_eq(sl_self_->off, 0, "the next call is looked at");
+    cr_assert_eq(sl_self_->lane, NULL, "the next call is looked at");
     call_once(NULL);
-    cr_assert_eq(sl_self_->off, 1);
-    cr_assert_null(sl_self_->lane);
+    cr_assert_eq(sl_self_->lane, SL_LANE_OFF_);
     sl_tracker_uninstall(first);
     run(call_once, NULL);
     cr_assert_eq(threads_of(second), 2);
