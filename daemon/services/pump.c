@@ -246,6 +246,23 @@ static size_t count_calls(const struct sl_record *records, size_t count)
     return calls;
 }
 
+// A batch that finds no room: the number of its calls, and what it says beside them: whose they are from there on, and what was open
+// at an end.
+static void put_dropped(struct run *run, uint32_t process, uint32_t slot, uint64_t first, const struct sl_record *records, size_t count)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (sl_record_kind(&records[i]) != SL_THREAD && sl_record_kind(&records[i]) != SL_ENDED_OPEN)
+            continue;
+        if (i > from)
+            spool_put_dropped(&run->spool, process, slot, first + i, count_calls(records + from, i - from));
+        spool_put_records(&run->spool, process, slot, first + i, &records[i], 1);
+        from = i + 1;
+    }
+    if (count > from)
+        spool_put_dropped(&run->spool, process, slot, first + count, count_calls(records + from, count - from));
+}
+
 // Takes in up to a batch of the records that wait; returns how many.
 static uint32_t take_batch(struct client *client, uint32_t slot, uint64_t first, uint64_t waiting)
 {
@@ -263,7 +280,7 @@ static uint32_t take_batch(struct client *client, uint32_t slot, uint64_t first,
         spool_end_records(&run->spool, records, count);
         TESTPOINT(records_put);
     } else {
-        spool_put_dropped(&run->spool, process, slot, first + count, count_calls(records, count));
+        put_dropped(run, process, slot, first, records, count);
         TESTPOINT(dropped_put);
     }
     for (uint32_t i = 0; i < done; i++)
