@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <ini.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -40,6 +42,7 @@ enum option_key {
     KEY_READY_FD,
     KEY_CONVERT,
     KEY_TO,
+    KEY_PARENT,
     KEY_SCHEMA,
     KEY_COMPRESS
 };
@@ -59,6 +62,7 @@ static const struct option long_options[] = {
     {"ready-fd", required_argument, NULL, KEY_READY_FD},
     {"convert", required_argument, NULL, KEY_CONVERT},
     {"to", required_argument, NULL, KEY_TO},
+    {"parent", required_argument, NULL, KEY_PARENT},
     {"schema", required_argument, NULL, KEY_SCHEMA},
     {"compress", no_argument, NULL, KEY_COMPRESS},
     {0},
@@ -67,6 +71,7 @@ static const struct option long_options[] = {
 struct settings {
     struct daemon_options daemon;
     struct convert_options convert;
+    pid_t parent;  // of a conversion: the daemon that waits for it
     char problem[512];
 };
 
@@ -122,6 +127,10 @@ static void print_progress(void *context, double part)
 static int run_conversion(struct settings *settings)
 {
     struct convert_result result;
+    if (settings->parent)  // the next daemon begins it anew: two must not write one file
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (settings->parent && getppid() != settings->parent)
+        return 1;
     settings->convert.on_progress = print_progress;
     if (convert(&settings->convert, &result) < 0) {
         printf("%s\n", result.problem);
@@ -193,6 +202,9 @@ int main(int argc, char **argv)
             break;
         case KEY_TO:
             settings.convert.output = optarg;
+            break;
+        case KEY_PARENT:
+            settings.parent = atoi(optarg);
             break;
         case KEY_SCHEMA:
             settings.convert.schema = atoi(optarg);

@@ -82,8 +82,10 @@ static void on_words(uv_stream_t *stream, ssize_t length, const uv_buf_t *words)
 static int spawn(struct converter *converter, const char *spool, const char *output)
 {
     const struct run *run = converter->run;
-    const char *words[] = {"scoped-laned", "--convert", spool,           "--to",
-                           output,         "--schema",  run->schema == 3 ? "3" : "2", run->compress ? "--compress" : NULL, NULL};
+    char parent[16];
+    snprintf(parent, sizeof parent, "%d", (int)getpid());
+    const char *words[] = {"scoped-laned", "--convert", spool,    "--to", output, "--parent",
+                           parent,         "--schema",  run->schema == 3 ? "3" : "2", run->compress ? "--compress" : NULL, NULL};
     uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
                                      {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&converter->words},
                                      {.flags = UV_INHERIT_FD, .data.fd = 2}};

@@ -178,20 +178,32 @@ static void make_rows(struct conversion *c)
     }
 }
 
+// A file beside the spool that has no name, so that no kill leaves it; where the file system knows no such files, one that has its name
+// for a moment.
+static int open_nameless(char *template)
+{
+    char *directory = alloc_printf("%.*s", (int)(strrchr(template, '/') ? strrchr(template, '/') - template + 1 : 0), template);
+    int fd = open(*directory ? directory : ".", O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+    free(directory);
+    if (fd >= 0)
+        return fd;
+    fd = mkostemp(template, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(template);
+    return fd;
+}
+
 static int make_scratch(struct conversion *c)
 {
     c->scratch_bytes = c->calls * sizeof *c->scratch;
     if (!c->calls)
         return 0;
     char *path = alloc_printf("%s.sort-XXXXXX", c->options->spool);
-    int fd = mkostemp(path, O_CLOEXEC);
+    int fd = open_nameless(path);
     int result = fd < 0 ? -errno : 0;
-    if (result == 0) {
-        TESTPOINT(convert_scratch_made);
-        unlink(path);
-        TESTPOINT(convert_scratch_unlinked);
+    TESTPOINT(convert_scratch_made);
+    if (result == 0)
         result = -posix_fallocate(fd, 0, (off_t)c->scratch_bytes);
-    }
     if (result == 0) {
         void *place = mmap(NULL, c->scratch_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         result = place == MAP_FAILED ? -errno : 0;
@@ -296,7 +308,9 @@ static void write_row(struct conversion *c, struct runwrite *w, const struct row
 static int write_file(struct conversion *c)
 {
     struct runwrite *w;
-    struct runwrite_options options = {.schema = c->options->schema, .compress = c->options->compress, .calls = (int64_t)c->calls,
+    char tag[sizeof c->reader.run.id + 1] = {0};
+    memcpy(tag, c->reader.run.id, sizeof c->reader.run.id);
+    struct runwrite_options options = {.tag = tag, .schema = c->options->schema, .compress = c->options->compress, .calls = (int64_t)c->calls,
                                        .start_ns = facts_start_ns(&c->facts, &c->model), .threads = true,
                                        .longest_await_ns = c->longest_await_ns};
     facts_highest(&c->model, &options);

@@ -2,6 +2,7 @@
 // columns collect it (column.h). Names are written last, when it is known which have rows.
 #include "storage/runwrite.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #include "base/files.h"
 #include "base/testpoint.h"
 #include "base/utf8.h"
+#include "core/procfs.h"
 #include "storage/runwrite-parts.h"
 
 enum { TEXT_LIMIT = 60000 };                 // of a metadata value, as scope-profiler cuts it
@@ -57,20 +59,41 @@ const char *runwrite_error(const struct runwrite *w)
 
 // -- opening ----------------------------------------------------------------------------------------------------------
 
+#define TEMPORARY ".scoped-lane-"
+
+// Files of our tag whose writer is no more: it was killed. Their names say which process it was.
+static void clear_away(const struct runwrite *w, const char *directory)
+{
+    DIR *files = opendir(*directory ? directory : ".");
+    struct dirent *entry;
+    size_t length = strlen(w->options.tag);
+    while (files && (entry = readdir(files))) {
+        unsigned pid;
+        unsigned long long start_time;
+        const char *tag = entry->d_name + strlen(TEMPORARY);
+        if (strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0 && strncmp(tag, w->options.tag, length) == 0 &&
+            sscanf(tag + length, "-%u.%llu-", &pid, &start_time) == 2 && !procfs_is_alive(pid, start_time))
+            unlinkat(dirfd(files), entry->d_name, 0);
+    }
+    if (files)
+        closedir(files);
+}
+
 // A name beside the final one that no *.h5 pattern catches. Made here and exclusively, so that HDF5, which opens by
 // name, finds a file of ours.
-static int make_temporary(struct runwrite *w)
+static int make_temporary(struct runwrite *w, const char *directory)
 {
-    const char *slash = strrchr(w->path, '/');
-    int directory = slash ? (int)(slash - w->path) + 1 : 0;
+    struct procfs_stat self = {0};
     struct stat status;
     if (stat(w->path, &status) == 0 && S_ISDIR(status.st_mode))
         return runwrite_fail(w, -EISDIR, "taking the name", strerror(EISDIR));
+    procfs_stat((uint32_t)getpid(), 0, &self);
     for (int attempt = 0; attempt < 16; attempt++) {
         uint64_t random = 0;
         (void)!getrandom(&random, sizeof random, 0);
         free(w->temporary);
-        w->temporary = alloc_printf("%.*s.scoped-lane-%016" PRIx64 ".tmp", directory, w->path, random);
+        w->temporary = alloc_printf("%s" TEMPORARY "%s-%u.%llu-%016" PRIx64 ".tmp", directory, w->options.tag ? w->options.tag : "",
+                                    (unsigned)getpid(), (unsigned long long)self.start_time, random);
         int fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0) {
             close(fd);
@@ -153,7 +176,12 @@ int runwrite_open(struct runwrite **out, const char *path, const struct runwrite
     w->options.threads |= options->tasks;
     if (w->options.schema != 2 && w->options.schema != 3)
         return runwrite_fail(w, -EINVAL, "choosing the schema", "only 2 and 3 can be written");
-    int result = make_temporary(w);
+    const char *slash = strrchr(path, '/');
+    char *directory = alloc_printf("%.*s", slash ? (int)(slash - path) + 1 : 0, path);
+    if (options->tag)
+        clear_away(w, directory);
+    int result = make_temporary(w, directory);
+    free(directory);
     if (result)
         return result;
     TESTPOINT(file_made);

@@ -39,6 +39,7 @@ struct runwrite_options {
     bool compress;            // deflate and shuffle what is over 64 KiB
     int64_t start_ns;         // of the run, for all ranks: becomes metadata start_time_ns and the origin of the tables
     int64_t calls;            // exactly how many will be written, or RUNWRITE_CALLS_UNKNOWN, which is slower
+    const char *tag;          // writers of the same tag clear away what one that was killed has left beside the file; NULL
     bool threads, tasks;      // were tracked: the file has lane columns and tables. tasks implies threads
 
     // No call has a greater thread or task index, none waits longer: the columns get the narrowest type that holds these,

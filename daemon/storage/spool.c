@@ -328,6 +328,7 @@ int spool_flush(struct spool *spool)
     if (!length)
         return 0;
     size_t copied = copy_out(spool, spool->size_bytes, spool->pending.data, length);
+    TESTPOINT(spool_copied);
     int result = files_write_at(spool->fd, spool->pending.data + copied, length - copied, spool->size_bytes + copied);
     if (result < 0) {  // a part may be there: what counts is whole flushes
         spool_drop_windows(spool);
