@@ -167,6 +167,7 @@ int run_spool_make(struct run *run)
     struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
                               .host = run->daemon->host, .boot = boot, .part = part};
     memcpy(facts.id, run->id, sizeof facts.id);
+    name_spool(run, path);  // first: what a kill leaves has to be found
     as_owner(run);
     int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
     as_ourselves();
@@ -174,9 +175,11 @@ int run_spool_make(struct run *run)
     if (result < 0) {
         free(run->problem);
         run->problem = alloc_printf("cannot make the spool %s: %s", path, strerror(-result));
+        char *link = restore_link(run);
+        unlink(link);
+        free(link);
     } else {
         run_spool_anchors(run);
-        name_spool(run, path);
     }
     free(path);
     return result;
