@@ -31,7 +31,7 @@
 #define SHM_DIRECTORY     "/dev/shm"
 #define UNFINISHED_NS     INT64_C(1000000000)
 #define HELLO_PATIENCE_NS INT64_C(5000000000)
-enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24 };
+enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24, BASE_TRIES = 1000 };
 
 // A connection before and after its client is known.
 struct connection {
@@ -99,12 +99,16 @@ static struct process_facts facts_of(const struct client *client, uid_t uid, gid
 static void take_base(struct client *client, uint32_t number, struct model_slot *slot, uint64_t tail)
 {
     struct sl_ring *ring = segment_ring(&client->segment, number);
+    int tries = 0;
     struct ledger now = {.unmatched = sl_load_relaxed(&ring->unmatched), .abandoned = sl_load_relaxed(&ring->abandoned),
                          .crossing = sl_load_relaxed(&ring->crossing)};
     for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
         now.lost[reason] = sl_load_relaxed(&ring->lost[reason]);
-    uint64_t others = sl_load_relaxed(&ring->others), head = sl_load_acquire(&ring->head), unread = 0;
-    uint64_t records = client->segment.slots[number].records;
+    uint64_t others, head, unread = 0, records = client->segment.slots[number].records;
+    do {  // the two belong together
+        others = sl_load_acquire(&ring->others);
+        head = sl_load_acquire(&ring->head);
+    } while (sl_load_acquire(&ring->others) != others && ++tries < BASE_TRIES);
     slot->owner = sl_load_relaxed(&ring->owner);
     for (uint64_t at = tail; at < head && at - tail < records; at++) {
         const struct sl_record *record = &sl_ring_records(ring)[at & (records - 1)];
@@ -113,6 +117,7 @@ static void take_base(struct client *client, uint32_t number, struct model_slot 
             slot->owner = SL_RING_FREE;
     }
     now.stored = head - others - unread;
+    slot->base = (struct ledger){0};
     model_rebase(&slot->base, &now);
     spool_put_base(&client->run->spool, client->process->number, number, tail, slot->owner, &slot->base);
 }
@@ -129,8 +134,9 @@ static void start_at_tails(struct client *client)
             drain_release(&client->segment, i, slot->next);
             continue;
         }
+        bool has_part = client->run->restored && slot->next;  // what this run has of the ring stays; its spool has lost the rest
         slot->next = tail;
-        if (tail)
+        if (tail && !has_part)
             take_base(client, i, slot, tail);
         else
             slot->owner = sl_load_relaxed(&ring->owner);
@@ -142,6 +148,12 @@ static void find_process(struct client *client, uid_t uid, gid_t gid)
 {
     struct daemon *daemon = client->daemon;
     client->process = restore_find(daemon, client->segment.identity.uuid, uid, &client->run);
+    if (client->process && client->run->sealed) {
+        client->run->clients++;
+        runs_continue(client);
+        client->run->clients--;  // whoever adopts it counts it
+        return;
+    }
     if (client->process) {
         client->process->status.state = PROCESS_LIVE;
         return;
@@ -251,6 +263,11 @@ static struct client *open_and_adopt(struct daemon *daemon, int fd, const char *
     if (result < 0) {
         refuse(daemon, pid, path, problem);
         note_foreign(status.st_ino);
+        return NULL;
+    }
+    if (restore_is_over(daemon, segment.identity.uuid)) {  // a hello that was read after its process had been found, and had ended
+        segment_unlink(&segment);
+        segment_close(&segment);
         return NULL;
     }
     return adopt(daemon, &segment, pid, uid, gid);

@@ -66,6 +66,7 @@ struct run {
     uint32_t member_count;
     uint32_t members_expected;
     bool finish_asked;
+    bool sealed;              // restored, and its spool says that it has ended: only its file is missing
     bool restored;            // from the spool a daemon before us left
     int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
     int64_t flush_tried_ns;
@@ -185,12 +186,14 @@ int runs_flush(struct run *run);          // what is pending goes to the spool; 
 
 struct spool_reader;
 struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid_t uid, gid_t gid);  // RECORDING, its spool closed
+void runs_continue(struct client *client);  // a process of a run that is over goes on in a continuation
 bool runs_wait_for_restored(const struct run *run);  // does a process of it live that has not come back yet?
 
 // ---- restore.c
 void restore_runs(struct daemon *daemon);   // at the start: what the last daemon of this directory left
 void restore_check(struct daemon *daemon);  // restored processes that have ended meanwhile
 struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], uid_t uid, struct run **run);
+bool restore_is_over(const struct daemon *daemon, const uint8_t uuid[16]);  // has this process been wound up already?
 char *restore_link(const struct run *run);  // where the runtime directory names a run's spool
 
 // ---- background.c

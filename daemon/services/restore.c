@@ -3,6 +3,7 @@
 // one run stays one file, and every call is in it once.
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,7 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
     }
     run->has_spool = true;
     say("run %s goes on: %s, %zu bytes%s", run->id, path, reader->at, torn ? " (what followed was torn, and is cut off)" : "");
-    if (reader->end_ns != SL_UNKNOWN || !is_this_boot(reader))
-        run->finish_asked = true;
+    run->sealed = reader->end_ns != SL_UNKNOWN || !is_this_boot(reader);
 }
 
 static void restore_one(struct daemon *daemon, const char *link)
@@ -54,9 +54,15 @@ static void restore_one(struct daemon *daemon, const char *link)
     struct spool_reader reader;
     struct stat status;
     int result = lstat(path, &status) < 0 ? -errno : spool_open(&reader, path);
+    if (result == -EBADMSG && status.st_size == 0 && S_ISREG(status.st_mode))  // killed before anything was in it
+        result = unlink(path) < 0 ? -errno : -ENOENT;
     if (result == -ENOENT) {
         unlink(link);
         return;
+    }
+    if (result == 0 && !reader.run.key) {
+        spool_reader_close(&reader);
+        result = -EBADMSG;
     }
     if (result < 0) {
         say("cannot read the spool %s: %s", path,
@@ -67,31 +73,74 @@ static void restore_one(struct daemon *daemon, const char *link)
     spool_reader_close(&reader);
 }
 
+struct link {
+    char *path;
+    int64_t made_ns;
+};
+
+static int by_age(const void *a, const void *b)
+{
+    const struct link *one = a, *other = b;
+    return one->made_ns < other->made_ns ? -1 : one->made_ns > other->made_ns;
+}
+
+// The oldest first, for a continuation comes after what it continues.
 void restore_runs(struct daemon *daemon)
 {
     char *directory = alloc_printf("%s/spools", daemon->rundir);
-    DIR *links = opendir(directory);
+    DIR *entries = opendir(directory);
     struct dirent *entry;
-    while (links && (entry = readdir(links)))
-        if (entry->d_name[0] != '.') {
-            char *link = alloc_printf("%s/%s", directory, entry->d_name);
-            restore_one(daemon, link);
-            free(link);
-        }
-    if (links)
-        closedir(links);
+    struct link *links = NULL;
+    size_t count = 0;
+    while (entries && (entry = readdir(entries))) {
+        struct stat status;
+        if (entry->d_name[0] == '.' || fstatat(dirfd(entries), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        links = alloc_resize(links, count + 1, sizeof *links);
+        links[count++] = (struct link){alloc_printf("%s/%s", directory, entry->d_name),
+                                       status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec};
+    }
+    if (entries)
+        closedir(entries);
+    if (count)
+        qsort(links, count, sizeof *links, by_age);
+    for (size_t i = 0; i < count; i++) {
+        restore_one(daemon, links[i].path);
+        free(links[i].path);
+    }
+    free(links);
     free(directory);
 }
 
+static struct model_process *find_in(const struct run *run, const uint8_t uuid[16])
+{
+    for (uint32_t i = 0; i < run->model.process_count; i++)
+        if (memcmp(run->model.processes[i]->facts.uuid, uuid, 16) == 0)
+            return run->model.processes[i];
+    return NULL;
+}
+
+// Its latest part: runs are newest first.
 struct model_process *restore_find(const struct daemon *daemon, const uint8_t uuid[16], uid_t uid, struct run **run)
 {
-    for (struct run *each = daemon->runs; each; each = each->next)
-        for (uint32_t i = 0; each->restored && each->uid == uid && each->state == RUN_RECORDING && i < each->model.process_count; i++)
-            if (memcmp(each->model.processes[i]->facts.uuid, uuid, 16) == 0) {
-                *run = each;
-                return each->model.processes[i];
-            }
+    for (struct run *each = daemon->runs; each; each = each->next) {
+        struct model_process *found = each->restored && each->uid == uid ? find_in(each, uuid) : NULL;
+        if (found && each->state == RUN_RECORDING) {
+            *run = each;
+            return found;
+        }
+    }
     return NULL;
+}
+
+bool restore_is_over(const struct daemon *daemon, const uint8_t uuid[16])
+{
+    for (const struct run *each = daemon->runs; each; each = each->next) {
+        const struct model_process *found = each->restored && each->state == RUN_RECORDING ? NULL : find_in(each, uuid);
+        if (found && found->status.state >= PROCESS_ENDED)
+            return true;
+    }
+    return false;
 }
 
 static bool has_client(const struct daemon *daemon, const struct model_process *process)
@@ -116,7 +165,7 @@ static void check_process(struct run *run, struct model_process *process)
 void restore_check(struct daemon *daemon)
 {
     for (struct run *run = daemon->runs; run; run = run->next)
-        for (uint32_t i = 0; run->restored && run->state == RUN_RECORDING && i < run->model.process_count; i++)
+        for (uint32_t i = 0; run->restored && !run->sealed && run->state == RUN_RECORDING && i < run->model.process_count; i++)
             if (run->model.processes[i]->status.state < PROCESS_ENDED)
                 check_process(run, run->model.processes[i]);
 }

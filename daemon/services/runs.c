@@ -88,7 +88,7 @@ struct run *runs_find(const struct daemon *daemon, const char *name, uid_t uid)
 static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, gid_t gid, bool *is_new)
 {
     struct run *run = find_key(daemon, key);
-    *is_new = !run || run->state != RUN_RECORDING;
+    *is_new = !run || run->state != RUN_RECORDING || run->sealed;
     if (!*is_new)
         return run;
     struct run *made = make_run(daemon, key, uid, gid);
@@ -288,18 +288,21 @@ static void move_client(struct client *client, struct run *to)
     client->unmatched_said = 0;
 }
 
+void runs_continue(struct client *client)
+{
+    const struct run *run = client->run;
+    bool is_new;
+    struct run *next = open_run(run->daemon, run->key, run->uid, run->gid, &is_new);
+    if (is_new && run_spool_make(next) < 0)
+        say("%s; the calls of this run are counted as lost", next->problem);
+    move_client(client, next);
+}
+
 static void keep_the_living(struct run *run)
 {
-    struct daemon *daemon = run->daemon;
-    for (struct client *client = daemon->clients; client; client = client->next) {
-        if (client->run != run || daemon->ending)  // at our end it stays in its segment, for the next daemon
-            continue;
-        bool is_new;
-        struct run *next = open_run(daemon, run->key, run->uid, run->gid, &is_new);
-        if (is_new && run_spool_make(next) < 0)
-            say("%s; the calls of this run are counted as lost", next->problem);
-        move_client(client, next);
-    }
+    for (struct client *client = run->daemon->clients; client; client = client->next)
+        if (client->run == run && !run->daemon->ending)  // at our end it stays in its segment, for the next daemon
+            runs_continue(client);
 }
 
 void runs_finish(struct run *run)
@@ -381,7 +384,7 @@ static bool members_are_done(const struct run *run, int64_t now_ns)
 
 static bool is_over(const struct run *run, int64_t now_ns)
 {
-    if (run->finish_asked)
+    if (run->finish_asked || run->sealed)
         return true;
     if (run->member_count)
         return members_are_done(run, now_ns);
