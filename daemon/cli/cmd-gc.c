@@ -59,6 +59,31 @@ static int64_t unread_records(const struct segment *segment)
     return unread;
 }
 
+// What a spool of its daemon still waits for: the last words of its process are in the segment alone.
+static bool has_spools(const char *rundir)
+{
+    char *path = alloc_printf("%s/spools", rundir);
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    bool found = false;
+    while (directory && (entry = readdir(directory)))
+        found |= entry->d_name[0] != '.';
+    if (directory)
+        closedir(directory);
+    free(path);
+    return found;
+}
+
+// A name says whose the file is, also where nothing is in it yet.
+static bool owner_lives(const char *path)
+{
+    unsigned uid, pid;
+    unsigned long long start_time;
+    const char *slash = strrchr(path, '/');
+    return sscanf(slash ? slash + 1 : path, SL_NAME_PREFIX "%u.%u.%llu.", &uid, &pid, &start_time) != 3 ||
+           procfs_is_alive(pid, start_time);
+}
+
 static void look_at_segment(struct sweep *sweep, const char *path)
 {
     char problem[256];
@@ -69,18 +94,20 @@ static void look_at_segment(struct sweep *sweep, const char *path)
     int result = segment_open(&segment, fd, path, problem);
     close(fd);
     if (result < 0) {
-        add_row(sweep, "segment", path, problem, -1, false);
+        bool unfinished = (result == -EAGAIN || result == -EBADMSG) && !owner_lives(path);
+        add_row(sweep, "segment", path, unfinished ? "its process ended before it was finished" : problem, -1, unfinished);
         return;
     }
     const struct sl_segment *identity = &segment.identity;
     bool alive = procfs_is_alive(identity->pid, identity->start_time);
     bool served = places_listens(identity->place);
     int64_t unread = unread_records(&segment);
+    bool awaited = unread || has_spools(identity->place);
     const char *state = alive    ? served ? "its process is recorded" : "its process lives, no daemon"
                         : served ? "its process has ended; its daemon will take it"
-                        : unread ? "its process and daemon are gone: salvage makes a run file of it"
+                        : awaited ? "its process and daemon are gone: salvage makes a run file of it"
                                  : "its process and daemon are gone";
-    add_row(sweep, "segment", path, state, unread, !alive && !served && !unread);
+    add_row(sweep, "segment", path, state, unread, !alive && !served && !awaited);
     segment_close(&segment);
 }
 

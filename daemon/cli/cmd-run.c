@@ -33,6 +33,8 @@
 enum {
     START_PATIENCE_MS = 10000,
     POLL_PERIOD_MS = 20,
+    DYING_MS = 100,
+    REFUSALS_MAX = 5,
     GUARD_PERIOD_MS = 1000,   // how often a private daemon is looked after while the command runs
     CANNOT_RUN = 126,
     NOT_FOUND = 127,
@@ -226,12 +228,22 @@ static int join(struct session *session)
 // old one left. True when it is there.
 static bool revive(struct session *session)
 {
-    for (int waited_ms = 0; waited_ms < START_PATIENCE_MS; waited_ms += POLL_PERIOD_MS) {
-        if (places_listens(session->rundir) || (session->is_private && start_daemon(session)))
-            return join(session) == 0;
+    int refused = 0;
+    for (int waited_ms = 0; waited_ms < START_PATIENCE_MS && refused < REFUSALS_MAX; waited_ms += POLL_PERIOD_MS) {
+        bool there = places_listens(session->rundir) || (session->is_private && start_daemon(session));
+        if (there && join(session) == 0)
+            return true;
+        refused += there;  // or what listened was one that is dying
         poll(NULL, 0, POLL_PERIOD_MS);
     }
     return false;
+}
+
+// Whether the one that did not answer is dying shows a moment later.
+static bool still_listens(const struct session *session)
+{
+    poll(NULL, 0, DYING_MS);
+    return places_listens(session->rundir);
 }
 
 // ---- the command
@@ -368,7 +380,7 @@ static json_t *wait_for_file(struct session *session)
     for (;;) {
         json_t *row = ask(session, "/v1/runs", false, run_parameter(session));
         const char *state = json_string_value(json_object_get(row, "state"));
-        if (!state && !places_listens(session->rundir) && revive(session)) {
+        if (!state && revive(session)) {
             leave(session);
             continue;
         }
@@ -429,7 +441,9 @@ static int run(const struct command_line *line)
     if (output_settle(command_text(line, "output"), session.output) < 0)
         return COMMAND_FAILED;
     settle_key(&session);
-    if ((!find_service(&session) && open_private(&session) < 0) || join(&session) < 0)
+    if (!find_service(&session) && open_private(&session) < 0)
+        return COMMAND_FAILED;
+    if (join(&session) < 0 && (still_listens(&session) || !revive(&session)))  // refused, or killed over it
         return COMMAND_FAILED;
     int status = run_command(&session, line->operands);
     if (places_listens(session.rundir))
