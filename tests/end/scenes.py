@@ -112,27 +112,71 @@ def close(replay, stack, region, done):
 # ---- the file against it
 
 
-def stored_calls(file, rank):
-    """{(thread native id or None, task): [(start, end, region)] in order of entry} of /events and of crossing calls."""
-    native = {thread.index: thread.native_id for thread in file.threads(rank)}
-    closed, crossing = collections.defaultdict(list), collections.defaultdict(list)
-    for region in file.run:
-        data = region.regions.get(rank)
-        if data is None or not data.num_calls:
-            continue
-        tasks = data.task_ids if data.task_ids is not None else np.full(data.num_calls, -1)
-        for start, end, thread, task in zip(
-            data.start_times_ns.tolist(), data.end_times_ns.tolist(), data.thread_ids.tolist(), tasks.tolist()
-        ):
-            closed[(None, task) if task >= 0 else (native[thread], -1)].append((start, end, region.name))
-    for row in file.table("crossing"):
-        if row["rank"] == rank:
-            lane = row["lane"]
-            key = (None, lane) if lane >= 0 else (native[-2 - lane], -1)
-            crossing[key].append((row["start_ns"], row["end_ns"], row["region"]))
-    for calls in (*closed.values(), *crossing.values()):
-        calls.sort(key=lambda call: (call[0], -call[1]))
-    return closed, crossing
+class Stored:
+    """What the files of a run say of one process: a file, or the parts that a finish or the daemon's end made of it."""
+
+    def __init__(self, files, pid):
+        self.rows, self.lost, self.in_flight = [], collections.Counter(), 0
+        self.closed, self.crossing, self.open = (collections.defaultdict(list) for _ in range(3))
+        self.threads, self.tasks = {}, {}
+        for file in sorted(files, key=lambda file: self.row_of(file, pid)["end_ns"]):  # it ends in the last part
+            self.rows.append(self.row_of(file, pid))
+            self.add_losses(file, pid)
+            self.add_calls(file, self.rows[-1]["rank"])
+            self.add_open(file, pid, self.rows[-1]["rank"])
+        for calls in (*self.closed.values(), *self.crossing.values(), *self.open.values()):
+            calls.sort(key=lambda call: (call[0], -call[1]))
+        if len(files) > 1:  # what was open when a part ended is in a later one too: there, or among the calls
+            for lane, calls in self.open.items():
+                ended = {start for start, _, _ in self.closed[lane] + self.crossing[lane]}
+                self.open[lane] = sorted({call for call in calls if call[0] not in ended})
+
+    def add_losses(self, file, pid):
+        for loss in file.table("loss"):
+            if loss["pid"] == pid and loss["reason"] == "in flight":
+                assert loss["count"] <= 1 or loss["ring"] < 0, f"in flight: {loss}"
+                self.in_flight += loss["count"]
+            elif loss["pid"] == pid:
+                self.lost[loss["reason"]] += loss["count"]
+
+    def add_calls(self, file, rank):
+        if rank < 0:  # it made no calls
+            return
+        native = {thread.index: thread.native_id for thread in file.threads(rank)}
+        self.threads |= {thread.native_id: thread.name for thread in file.threads(rank)}
+        self.tasks |= {task.index: task for task in file.run.tasks.get(rank, []) if task.name != "(lost)"}
+        for region in file.run:
+            data = region.regions.get(rank)
+            if data is None or not data.num_calls:
+                continue
+            tasks = data.task_ids if data.task_ids is not None else np.full(data.num_calls, -1)
+            columns = (data.start_times_ns, data.end_times_ns, data.thread_ids, tasks)
+            for start, end, thread, task in zip(*(column.tolist() for column in columns)):
+                self.closed[(None, task) if task >= 0 else (native[thread], -1)].append((start, end, region.name))
+        for row in file.table("crossing"):
+            if row["rank"] == rank:
+                self.crossing[self.lane(row["lane"], native)].append((row["start_ns"], row["end_ns"], row["region"]))
+
+    def add_open(self, file, pid, rank):
+        if rank < 0:
+            return
+        native = {thread.index: thread.native_id for thread in file.threads(rank)}
+        for row in file.table("open_calls"):
+            if row["pid"] == pid:
+                self.open[self.lane(row["lane"], native)].append((row["start_ns"], 0, row["region"]))
+
+    @staticmethod
+    def row_of(file, pid):
+        rows = [row for row in file.table("processes") if row["pid"] == pid]
+        assert len(rows) == 1, rows
+        return rows[0]
+
+    @staticmethod
+    def lane(number, native):
+        return (None, number) if number >= 0 else (native[-2 - number], -1)
+
+    def total(self, column):
+        return sum(row[column] for row in self.rows)
 
 
 def nests(calls):
@@ -166,54 +210,40 @@ def missing(calls, state, stored, where):
     return len(possible) - len(stored)
 
 
-def agrees(file, rank, replay):
-    """Fails unless the file is what the log allows. Returns the process's row."""
-    row = next(row for row in file.table("processes") if row["pid"] == replay.pid)
-    losses = collections.Counter()
-    for loss in file.table("loss"):
-        if loss["pid"] == replay.pid:
-            losses[loss["reason"]] += loss["count"]
-            assert loss["reason"] != "in flight" or loss["count"] <= 1, f"in flight: {loss}"
-    in_flight = losses.pop("in flight", 0)
-    lost = sum(losses.values())
-
-    # the ledger
-    assert row["produced"] == row["stored"] + row["lost"], row
-    assert row["lost"] == lost + in_flight, (row, losses)
-    assert replay.ended <= row["produced"] <= replay.ended + replay.under_way, (replay.ended, replay.under_way, row)
-    assert in_flight <= replay.under_way
-    assert 0 <= row["unmatched"] - replay.unmatched <= replay.under_way, (row["unmatched"], replay.unmatched)
-
-    # every call, once
-    closed, crossing = stored_calls(file, rank)
-    assert row["stored"] == sum(map(len, closed.values())) + sum(map(len, crossing.values()))
+def agrees(files, replay):
+    """Fails unless the files, in the order of their parts, are what the log allows."""
+    stored = Stored(files, replay.pid)
+    ledger_agrees(stored, replay)
     absent = 0
-    for lane in set(closed) | set(crossing) | set(replay.lanes):
+    for lane in set(stored.closed) | set(stored.crossing) | set(replay.lanes):
         calls = replay.lanes.get(lane, [])
-        absent += missing(calls, "closed", closed[lane], lane) + missing(calls, "crossing", crossing[lane], lane)
-        nests(closed[lane])
-    expected = absent + replay.void
-    assert expected <= lost <= expected + replay.under_way, f"{absent} calls are not there, {dict(losses)} are said to be lost"
+        absent += missing(calls, "closed", stored.closed[lane], lane) + missing(calls, "crossing", stored.crossing[lane], lane)
+        nests(stored.closed[lane])
+    expected, lost = absent + replay.void, sum(stored.lost.values())
+    assert expected <= lost <= expected + replay.under_way, f"{absent} calls are not there; lost: {dict(stored.lost)}"
+    if all(row["rank"] < 0 for row in stored.rows):  # no call is stored: the file has no lanes of it
+        return
+    for lane in (set(stored.open) | set(replay.lanes)) - replay.unseen:
+        is_open(lane, replay.lanes.get(lane, []), stored.open[lane])
+    tables_agree(stored, replay)
 
-    # what was open, and that only
-    shown = collections.defaultdict(list)
-    native = {-2 - thread.index: thread.native_id for thread in file.threads(rank)}
-    for opened in file.table("open_calls"):
-        if opened["pid"] == replay.pid:
-            lane = opened["lane"]
-            shown[(None, lane) if lane >= 0 else (native[lane], -1)].append((opened["start_ns"], opened["region"]))
-    for lane in (set(shown) | set(replay.lanes)) - replay.unseen:
-        is_open(lane, replay.lanes.get(lane, []), sorted(shown[lane]))
-    tables_agree(file, rank, replay)
-    return row
+
+def ledger_agrees(stored, replay):
+    for row in stored.rows:
+        assert row["produced"] == row["stored"] + row["lost"], row
+    assert stored.total("lost") == sum(stored.lost.values()) + stored.in_flight, (stored.rows, stored.lost)
+    assert stored.total("stored") == sum(map(len, stored.closed.values())) + sum(map(len, stored.crossing.values()))
+    assert replay.ended <= stored.total("produced") <= replay.ended + replay.under_way, (replay.ended, replay.under_way, stored.rows)
+    assert stored.in_flight <= replay.under_way
+    assert 0 <= stored.total("unmatched") - replay.unmatched <= replay.under_way, (stored.rows, replay.unmatched)
 
 
 def is_open(lane, calls, shown):
-    starts = [start for start, _ in shown]
+    starts = [start for start, _, _ in shown]
     assert len(set(starts)) == len(starts), f"{lane}: open twice: {shown}"
     maybe = [call for call in calls if (call.state == "open" or call.doubt) and not call.found]
     left = iter(maybe)
-    for _, region in shown:
+    for _, _, region in shown:
         for call in left:
             if call.region == region:
                 break
@@ -224,12 +254,10 @@ def is_open(lane, calls, shown):
         assert call.doubt, f"{lane}: {call} is not among the open calls {shown}"
 
 
-def tables_agree(file, rank, replay):
-    threads = {thread.native_id: thread for thread in file.threads(rank)}
+def tables_agree(stored, replay):
     for tid, name in replay.threads.items():
-        assert threads[tid].name.startswith(name), (threads[tid].name, name)
-    tasks = {task.index: task for task in file.run.tasks.get(rank, [])}
+        assert stored.threads[tid].startswith(name), (stored.threads[tid], name)
     for index, name in replay.tasks.items():
-        assert tasks[index].name.startswith(name), (tasks[index].name, name)
+        assert stored.tasks[index].name.startswith(name), (stored.tasks[index].name, name)
     for index in replay.finished:
-        assert tasks[index].done, tasks[index]
+        assert stored.tasks[index].done, stored.tasks[index]
