@@ -4,7 +4,7 @@
 //     lanes astray      jobs are begun on one thread and ended on another, without a task or without a step
 //     lanes crossing    regions are left in the wrong order
 //     lanes burst N     two threads make N calls each as fast as they can, when told by a line on stdin
-//     lanes fork        a child goes on in the region its parent has open
+//     lanes fork        a child goes on in the region its parent has open, when told by a line on stdin
 //     lanes crowd A B   A threads at once, B over time
 //     lanes spin        ten threads, one of which burns CPU time for two seconds
 //     lanes tag         five threads in one region, at once
@@ -316,6 +316,10 @@ int main(int argc, char **argv)
         burst(first);
     } else if (strcmp(deed, "fork") == 0) {
         sl_enter(work);
+        printf("ready\n");
+        fflush(stdout);
+        if (getchar() == EOF)
+            return 2;
         in_child();
         sl_exit(work);
     } else if (strcmp(deed, "crowd") == 0) {

@@ -171,6 +171,12 @@ def test_a_burst_loses_exactly_what_it_says_lane_by_lane_live_and_in_the_file(se
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_child_that_goes_on_in_its_parents_region_leaves_the_parents_call_alone(service, follow):
     deed = Deed(service, "fork", **({"SCOPED_LANE_FORK": "follow"} if follow else {}))
+    deed.says("ready")
+    wait_until(lambda: deed.rows("processes"))
+    service.daemon.send_signal(signal.SIGSTOP)  # it hears of the child when both have ended
+    deed.tell()
+    deed.program.ends()
+    service.daemon.send_signal(signal.SIGCONT)
     file = deed.ends()
     child, recording = map(int, re.search(r"child (\d+), recording (\d)", deed.program.stdout_text).groups())
     assert bool(recording) == follow
