@@ -124,8 +124,9 @@ static void square(struct sl_ring *ring)
 
 // The append in progress will not come back, or not before this one: its slot is void, and a SKIP behind it says so, which it
 // cannot overwrite should it come back after all. The slot itself is emptied too: what it held a lap ago may have been such a SKIP,
-// which would void the record before it.
-static bool take_over(struct producer *self)
+// which would void the record before it. On a ring too full for the two, only an append that cannot come back is taken over, as if it had
+// never begun.
+static bool take_over(struct producer *self, bool is_gone)
 {
     static const uint64_t all = ~UINT64_C(0);
     struct sl_ring *ring = self->hot.ring;
@@ -143,9 +144,12 @@ static bool take_over(struct producer *self)
         sl_store_relaxed(&ring->others, ring->others + 2);
         SL_TESTPOINT_(overtaken_counted);
         sl_store_relaxed(&self->hot.busy, 0);
+    } else if (is_gone) {
+        square(ring);
+        sl_store_relaxed(&self->hot.busy, 0);
     }
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
-    return fits;
+    return fits || is_gone;
 }
 
 // An append finds another in progress. True: it may go on. False: it is dropped, and counted when it is a call.
@@ -171,7 +175,7 @@ static bool take_turn(struct producer *self, uint64_t frame, bool call)
             count_lost(self, SL_LOST_IN_SIGNAL);
         return false;
     }
-    if (!take_over(self)) {
+    if (!take_over(self, !nested)) {
         if (call)
             count_lost(self, SL_LOST_RING_FULL);
         return false;
