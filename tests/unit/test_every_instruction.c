@@ -253,6 +253,7 @@ Test(every_instruction, a_segment_is_adopted_whole_or_not_yet)
 
 static sigjmp_buf back;
 static bool jumps, crosses, unwinds;
+static int calls_before;
 
 static void on_signal(int number)
 {
@@ -294,6 +295,12 @@ static void call_for_ever(void)
 {
     names();
     sl_mark_t mark = sl_mark();
+    for (int i = 0; i < calls_before; i++) {
+        sl_enter(a);
+        sl_bump(&own->begun);
+        sl_exit(a);
+        sl_bump(&own->completed);
+    }
     for (;;) {
         if (sigsetjmp(back, 1) != 0) {
             if (unwinds)
@@ -376,6 +383,18 @@ Test(every_instruction, so_does_one_on_a_stack_of_its_own)
     cr_assert_gt(recorded_ring(0)->lost[SL_LOST_IN_SIGNAL], 0);
 }
 
+// There every append is ended by the cold path.
+Test(every_instruction, a_handler_on_a_full_ring_leaves_every_call_counted)
+{
+    setenv("SCOPED_LANE_RING", "16K", 1);
+    calls_before = 600;
+    child = stepper_start(call_for_ever_with_signals);
+    signal_at_every_instruction(expect_every_call_once_and_nothing_unmatched);
+    cr_assert_eq(recorded_calls(0), 511);
+    cr_assert_gt(recorded_ring(0)->lost[SL_LOST_IN_SIGNAL], 0);
+    cr_assert_gt(recorded_ring(0)->lost[SL_LOST_RING_FULL], recorded_ring(0)->lost[SL_LOST_IN_SIGNAL]);
+}
+
 Test(every_instruction, a_handler_that_leaves_a_call_of_the_program_loses_none)
 {
     crosses = true;
@@ -422,6 +441,16 @@ static void jump_at_every_instruction(void (*body)(void), bool with_mark)
 Test(every_instruction, a_handler_that_leaves_by_longjmp_leaves_the_ledger_exact)
 {
     jump_at_every_instruction(call_for_ever_with_signals, false);
+}
+
+Test(every_instruction, so_does_one_on_a_full_ring)
+{
+    setenv("SCOPED_LANE_RING", "16K", 1);
+    calls_before = 600;
+    jumps = unwinds = true;
+    child = stepper_start(call_for_ever_with_signals);
+    signal_at_every_instruction(expect_no_exit_uncounted);
+    cr_assert_gt(own->jumps, 100);
 }
 
 Test(every_instruction, so_does_one_whose_program_unwinds)
