@@ -1,6 +1,9 @@
 """Many threads and many processes over time: rings and memory follow how many there are at once, and nothing is missing."""
 
 import collections
+import os
+import socket
+import struct
 
 import h5py
 import numpy as np
@@ -73,3 +76,24 @@ def test_no_process_of_a_few_milliseconds_is_missing(service, processes):
     with h5py.File(file.path) as h5:
         assert h5["rank_region_index/event_counts"][()].sum() == sum(i % 9 + 1 for i in range(1, processes + 1))
     wait_until(lambda: not service.segments(), what="the segments are taken away")
+
+
+def test_a_hello_that_comes_when_all_is_over_makes_no_second_process(service):
+    """The scan may have found the segment meanwhile: the descriptor in the hello is that of a process long accounted for."""
+    pairs = service.start(service.api("pairs"), "-n", 5, "-w", "work", stdin=-1, SCOPED_LANE_RUN="one")
+    wait_until(lambda: live(service, pairs)["stored"] == 5, what="its calls are stored")
+    (segment,) = service.segments()
+    descriptor = os.open(segment, os.O_RDWR)
+    finish(pairs)
+    wait_until(lambda: not segment.exists(), what="the segment is taken away")
+    abi = struct.unpack_from("<I", os.pread(descriptor, 16, 0), 8)[0]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(10)
+        client.connect(str(service.rundir / "register.sock"))
+        hello = struct.pack("<6I160s256s", 0x6F6C6C68, abi, 440, pairs.pid, 0, 0, str(segment).encode(), b"run:one")
+        socket.send_fds(client, [hello], [descriptor])
+        client.recv(64)  # the welcome, whatever it says
+    os.close(descriptor)
+    (row,) = service.rows("processes")
+    assert (row["pid"], row["produced"], row["stored"], row["lost"]) == (pairs.pid, 5, 5, 0)
+    assert len(RunFile(published(service, row["run"])).table("processes")) == 1
