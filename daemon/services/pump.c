@@ -311,12 +311,12 @@ static bool flush(struct client *client)
     return true;
 }
 
-// Beyond the spool's limit each look at a ring would still put a frame: so rings are looked at once a second there, or when half full.
+// Beyond the spool's limit each look at a ring would still put a frame: so a ring is taken from once a second there, or when a quarter full.
 static bool may_wait(const struct client *client, uint32_t number, uint64_t waiting)
 {
     const struct run *run = client->run;
     bool room = run->has_spool && spool_has_room(&run->spool, waiting * SL_RECORD_BYTES);
-    return !room && !client->drops_due && waiting < client->segment.slots[number].records / 2;
+    return !room && !client->drops_due && waiting < client->segment.slots[number].records / 4;
 }
 
 // Drains what waits in a ring now; what comes meanwhile is for the next round, so that no ring waits for another's producer.
@@ -326,8 +326,10 @@ static bool pump_ring(struct client *client, uint32_t number, bool last)
     int64_t waiting = drain_waiting(&client->segment, number, slot->next);
     if (waiting < 0)
         client->broken = true;
-    if (waiting <= 0 || (!last && may_wait(client, number, (uint64_t)waiting)))
+    if (waiting <= 0)
         return false;
+    if (!last && may_wait(client, number, (uint64_t)waiting))
+        return true;
     if ((uint64_t)waiting > client->segment.slots[number].records / BUSY_SHARE)
         client->daemon->pump_again = true;
     pump_strings(client);  // a record's names were published before it: they are there now, and go first

@@ -249,7 +249,11 @@ bool spool_wants_window(const struct spool *spool, uint64_t *from, uint64_t *byt
         return false;
     *from = spool->window.map.base && spool->window.to > spool->size_bytes ? spool->window.to : spool->size_bytes & ~(page - 1);
     *bytes = spool->window_bytes ? spool->window_bytes : WINDOW_BYTES_MIN;
-    return *from < spool->limit_bytes && spool->size_bytes < spool->limit_bytes;
+    if (*from >= spool->limit_bytes || spool->size_bytes >= spool->limit_bytes)
+        return false;
+    uint64_t rest = ((spool->limit_bytes - *from) + page - 1) & ~(page - 1);
+    *bytes = *bytes < rest ? *bytes : rest;
+    return true;
 }
 
 void spool_take_window(struct spool *spool, const struct spool_window *window)

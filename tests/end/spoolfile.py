@@ -27,18 +27,21 @@ def frames(data):
 
 
 class SpoolFile:
-    """`calls`: stored calls by (process, ring), counted record by record; `ledgers`: the last word on each ring."""
+    """`calls`: stored calls by (process, ring), counted record by record; `ledgers`: the last word on each ring; `drops`: how
+    often records were passed over."""
 
     def __init__(self, path):
         data = memoryview(np.memmap(path, "u1", "r"))
         assert bytes(data[:8]) == b"SLSPOOL1"
         self.calls, self.ledgers, self.next, self.ended = collections.Counter(), {}, collections.Counter(), False
+        self.drops = 0
         for kind, payload in frames(data):
             if kind == RECORDS:
                 self.take_records(payload)
             elif kind == DROPPED:
                 process, slot, following, _ = struct.unpack_from("<IIQQ", payload)
                 self.next[process, slot] = following
+                self.drops += 1
             elif kind == LEDGER:
                 process, slot, produced, stored, *lost = struct.unpack_from("<IIQQ7Q", payload)
                 self.ledgers[process, slot] = Ledger(produced, stored, dict(zip(REASONS, lost)))

@@ -143,6 +143,7 @@ Test(window, no_more_is_laid_ready_than_the_limit_lets_in)
     spool.limit_bytes = spool.size_bytes + 4096;
     uint64_t from, bytes;
     cr_assert(spool_wants_window(&spool, &from, &bytes));
+    cr_assert_leq(from + bytes, spool.limit_bytes + 4096);
     put(200);
     cr_assert_eq(spool_flush(&spool), 0);
     cr_assert_not(spool_wants_window(&spool, &from, &bytes));
