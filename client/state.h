@@ -35,7 +35,7 @@ struct producer {
     uint32_t slot;              // number of its slot, SL_RING_FREE none
     uint32_t unannounced;       // 1: the THREAD record of this owner did not fit yet
     uint64_t task;              // handle of the current task, 0 none; trackers read it too
-    struct sl_task_row *task_row;  // its row, which stays while it is stepped; NULL where it has none
+    struct sl_task_row *task_row;  // its row, which stays while it is stepped; NULL where it has none, or has not been looked up yet
     uint64_t woken;             // 1 + tail when the daemon was last woken: once is enough until it has moved
     uint64_t dropped_head;      // head when the latest nested append was dropped
     uint32_t full_rounds;       // too deep enters that followed a too deep exit, since the stack was less than full

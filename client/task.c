@@ -95,7 +95,7 @@ static inline uint32_t thread_for(const struct producer *self, sl_task_t task)
 
 static inline void begin_write(struct sl_lane *lane)
 {
-    sl_store_relaxed(&lane->seq, lane->seq + 1);
+    sl_store_relaxed(&lane->seq, (lane->seq + 1) | 1);  // it is odd already where a longjmp left it so
     sl_fence_release();
     SL_TESTPOINT_(step_odd);
 }
@@ -146,10 +146,30 @@ static inline struct sl_lane *thread_lane(struct producer *self)
     return self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL;
 }
 
+// While steps change hands nothing is current: a handler that steps a task of its own in between then has no step to suspend and put
+// back, which would count a step twice, or open one that has just been closed and is never closed again.
+static inline void set_none_current(struct producer *self)
+{
+    sl_store_relaxed(&self->task, 0);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    self->task_row = NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+// The row of the current task. `task` says which it is; a handler may come before `task_row` has followed.
+static inline struct sl_task_row *current_row(const struct producer *self)
+{
+    if (!self->task)
+        return NULL;
+    return sl_likely(self->task_row != NULL) ? self->task_row : task_row(self->task);
+}
+
 // Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
 static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
 {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     sl_store_relaxed(&self->task, task);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     self->task_row = row;
     lane_use(self, row && !is_local(task) ? &row->lane : task ? &self->rowless : thread_lane(self));
     SL_TESTPOINT_(lane_changed);
@@ -243,10 +263,12 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
     if (row && sl_unlikely(sl_load_relaxed(&row->noted) != self->seen))
         note(row);
     uint64_t now = step_ticks();
-    struct sl_task_row *outer = self->task_row;
+    struct sl_task_row *outer = current_row(self);
+    sl_task_t under = self->task;
+    set_none_current(self);
     if (outer)
-        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, self->task) + 1));
-    sl_store_relaxed(&lane->under, self->task);
+        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, under) + 1));
+    sl_store_relaxed(&lane->under, under);
     if (row)
         open_step(lane, thread_for(self, task), now);
     else
@@ -267,6 +289,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
     struct sl_task_row *row = self->task_row;
     struct sl_lane *lane = row ? &row->lane : &self->rowless;
     sl_task_t under = lane->under;
+    set_none_current(self);
     sl_store_relaxed(&lane->under, 0);
     if (row)
         close_step(lane, now, 0);

@@ -330,6 +330,37 @@ static void call_for_ever_with_signals_on_a_stack_of_their_own(void)
     call_for_ever();
 }
 
+// Steps for ever, one task within another; the handler makes one of its own each time.
+static void step_in_a_handler(int number)
+{
+    (void)number;
+    sl_task_t task = sl_task_create("signal", "made by a handler", "");
+    sl_task_step_in(task);
+    sl_enter(b);
+    sl_exit(b);
+    sl_task_step_out(task);
+    sl_task_finish(task);
+}
+
+static void step_for_ever(void)
+{
+    struct sigaction action = {.sa_handler = step_in_a_handler};
+    sigaction(SIGUSR1, &action, NULL);
+    names();
+    sl_task_t outer = sl_task_create("task", "outer", ""), inner = sl_task_create("task", "inner", "");
+    for (;;) {
+        stepper_mark();
+        sl_task_step_in(outer);
+        sl_task_step_in(inner);
+        sl_enter(a);
+        sl_exit(a);
+        sl_task_step_out(inner);
+        sl_task_step_out(outer);
+        own->completed++;
+        own->begun |= sl_task_current();
+    }
+}
+
 // Round after round the signal comes one instruction later, until it comes behind the last one; `each` looks after each round.
 static int signal_at_every_instruction(void (*each)(void))
 {
@@ -401,6 +432,33 @@ Test(every_instruction, a_handler_that_leaves_a_call_of_the_program_loses_none)
     child = stepper_start(call_for_ever_with_signals);
     signal_at_every_instruction(expect_every_call_once);
     cr_assert_lt(recorded_ring(0)->unmatched, own->completed / 2);
+}
+
+static void expect_no_step_in_progress(void)
+{
+    cr_assert_eq(own->begun, 0, "no task is current");
+    cr_assert_eq(recorded_ring(0)->steps_refused, 0);
+    for (uint32_t i = 0; i < segment_header(&recorded)->tasks; i++) {
+        const struct sl_task_row *row = recorded_task(i);
+        const struct sl_lane *lane = &row->lane;
+        bool by_handler = i >= 2;
+        cr_assert_eq(row->state, by_handler ? SL_ROW_DONE : SL_ROW_LIVE, "task %u after round %lu", i, (unsigned long)own->completed);
+        cr_assert_eq(lane->stepping, 0, "task %u after round %lu", i, (unsigned long)own->completed);
+        cr_assert_eq(lane->under, 0);
+        cr_assert_eq(lane->seq % 2, 0);
+        cr_assert_eq(lane->running + lane->suspended, lane->last_step_end - lane->first_step,
+                     "task %u after round %lu: running %lu, suspended %lu, steps %lu, from %lu to %lu", i, (unsigned long)own->completed,
+                     lane->running, lane->suspended, lane->steps, lane->first_step, lane->last_step_end);
+        if (i == 1)
+            cr_assert_geq(lane->steps, own->completed);
+    }
+}
+
+Test(every_instruction, a_handler_that_steps_a_task_leaves_the_steps_of_others_whole)
+{
+    child = stepper_start(step_for_ever);
+    int rounds = signal_at_every_instruction(expect_no_step_in_progress);
+    cr_assert_gt(rounds, 150);
 }
 
 // What a longjmp leaves open stays on the lane until it is cleaned; what it interrupts is counted by the next append.
