@@ -84,12 +84,12 @@ __attribute__((noinline)) static void call_deeper(int levels)
     __asm__ __volatile__("" : : : "memory");  // no tail call: each level has a frame
 }
 
-// Keeps the ring from filling up: what is looked for here is what handlers do to calls, not what a flood does.
+// Keeps the ring from filling up, and the file small: what is looked for here is what handlers do to calls, not what a flood does.
 static void wait_for_room(void)
 {
     struct sl_ring *ring = sl_self_->ring;
     double deadline = now() + 10;
-    while (sl_load_relaxed(&ring->head) - sl_load_relaxed(&ring->tail) > ring->records / 2 && now() < deadline)
+    while (sl_load_relaxed(&ring->head) - sl_load_relaxed(&ring->tail) > ring->records / 16 && now() < deadline)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 

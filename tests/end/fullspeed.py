@@ -20,8 +20,8 @@ def workers(program, threads=2):
 
 def settled(service, program, made):
     """The live row of the program when all its calls are accounted for."""
-    (row,) = service.rows(f"processes?pid={program.pid}")
-    return row["produced"] == made == row["stored"] + row["lost"] and row
+    rows = service.rows(f"processes?pid={program.pid}")
+    return any(row["produced"] == made == row["stored"] + row["lost"] for row in rows) and rows[0]
 
 
 def finish(program):

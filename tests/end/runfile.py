@@ -34,15 +34,20 @@ class RunFile:
     def ranks(self):
         return sorted({rank for region in self.run for rank in region.ranks if region[rank].num_calls})
 
+    @functools.cached_property
+    def counts(self):
+        """[(rank, region, calls)], from the index alone: a reader of every call takes gigabytes for a flood."""
+        with h5py.File(self.path) as file:
+            names = file["region_table/names"].asstr()[()]
+            index = [file[f"rank_region_index/{column}"][()].tolist() for column in ("ranks", "region_ids", "event_counts")]
+        return [(rank, names[region], calls) for rank, region, calls in zip(*index)]
+
     def calls(self, region, rank=None):
         """Calls of a region on one rank, or on all."""
-        if region not in self.run.region_names:
-            return 0
-        per_rank = self.run.get_region(region).regions
-        return sum(data.num_calls for r, data in per_rank.items() if rank in (None, r))
+        return sum(calls for r, name, calls in self.counts if name == region and rank in (None, r))
 
     def all_calls(self, rank=None):
-        return sum(self.calls(name, rank) for name in self.run.region_names)
+        return sum(calls for r, _, calls in self.counts if rank in (None, r))
 
     def threads(self, rank):
         return self.run.threads.get(rank, [])
