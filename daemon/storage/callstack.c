@@ -1,4 +1,4 @@
-// How calls nested (run-file.md §4.6). One pass over the calls in order of start: each lane remembers its innermost
+// How calls nested. One pass over the calls in order of start: each lane remembers its innermost
 // open call, and the parents of that are the lane's stack, so lanes cost nothing but a word each. The sort before it is
 // a radix sort, linear too, and does not care how the calls are spread over lanes.
 //

@@ -37,7 +37,7 @@ enum h5_type {
     H5_SUMMARY,  // struct h5_summary
 };
 
-// One row of rank_region_index/summary_statistics (run-file.md §2.6); the members are the compound's fields.
+// One row of rank_region_index/summary_statistics; the members are the compound's fields.
 struct h5_summary {
     int64_t total, minimum, maximum, first, last;  // durations, ns
     int64_t start_minimum, end_maximum;            // absolute, ns

@@ -1,4 +1,4 @@
-// The index of schema 2 and 3: names, one row per (rank, region), and where its calls lie (run-file.md §2.4–2.7, 2.10).
+// The index of schema 2 and 3: names, one row per (rank, region), and where its calls lie.
 // What scope-profiler finds out late, or not at all, is said here when the file is opened.
 #include <errno.h>
 #include <inttypes.h>

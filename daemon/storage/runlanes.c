@@ -1,4 +1,4 @@
-// Lane ids, thread and task tables, labels (run-file.md §2.8, 4.2–4.3, 4.6).
+// Lane ids, thread and task tables, labels.
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-// Schema 1 (run-file.md §2.2): a group for each rank, in it one for each region with its own two datasets. Files of
+// Schema 1: a group for each rank, in it one for each region with its own two datasets. Files of
 // that kind are small; their calls are found again through the path of the group.
 #include <ctype.h>
 #include <errno.h>

@@ -60,7 +60,7 @@ void runwrite_close(struct runwrite *w);
 
 const char *runwrite_error(const struct runwrite *w);  // one line; "" while there is none; lives as long as w
 
-// -- metadata: keys of run-file.md §2.11. start_time_ns is written by open. The same key again is -EEXIST -------------
+// -- metadata: keys of scope-profiler's metadata group. start_time_ns is written by open. The same key again is -EEXIST -------------
 
 int runwrite_metadata_int(struct runwrite *w, const char *key, int64_t value);
 int runwrite_metadata_text(struct runwrite *w, const char *key, const char *value);  // cut beyond 60,000 bytes

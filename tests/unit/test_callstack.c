@@ -1,4 +1,4 @@
-// Call stacks by the rules of run-file.md §4.6; lane ids and labels. Against scope-profiler's own they are compared,
+// Call stacks by scope-profiler's rules; lane ids and labels. Against scope-profiler's own they are compared,
 // call by call, by tests/end/test_callstack_agrees.py.
 #include <inttypes.h>
 
