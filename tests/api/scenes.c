@@ -238,12 +238,18 @@ static void handlers(void)
     call(2);
 }
 
-// More than a ring of 16K can hold.
+// More than a ring of 16K can hold, while nobody drains it: the daemon $SL_STOP is stopped meanwhile.
 static void full(void)
 {
+    const char *text = getenv("SL_STOP");
+    pid_t daemon = text ? atoi(text) : 0;
     for (int round = 0; round < 12; round++) {
+        if (daemon > 0)
+            kill(daemon, SIGSTOP);
         for (int i = 0; i < 700; i++)
             call(i % 4);
+        if (daemon > 0)
+            kill(daemon, SIGCONT);
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);  // an idle daemon wants to be woken
     }
 }

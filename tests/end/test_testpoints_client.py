@@ -1,7 +1,11 @@
 """A program is killed at each of its testpoints, and the file says what it had done: every call once, at most one in flight per
 thread, open what was open. All of them at one service, some at a time."""
 
+import contextlib
+import os
 import random
+import signal
+import threading
 
 import pytest
 from conftest import wait_until
@@ -22,7 +26,6 @@ PLAYS = {
     "tables": ["tables"],
     "threads": ["-t", "3", "plain", "crossing", "tasks", "moving", "threads", "handlers"],
 }
-SETTINGS = {"full ring": {"SCOPED_LANE_RING": "16K"}}
 KILLS = ["first", "later", "in threads"]
 
 
@@ -45,11 +48,33 @@ def corner(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reached(corner):
+def stage(tmp_path_factory, corner):
+    """A play's name -> where it is played, and its environment. One that fills its ring stops the daemon while it does so, and gets one
+    for itself."""
+    lock = threading.Lock()
+    with a_corner(tmp_path_factory.mktemp("stopped")) as other:
+        other.daemon = other.serve()
+        other.tallies = corner.tallies
+        other.env["SL_TALLY"] = str(corner.tallies)
+
+        @contextlib.contextmanager
+        def stage(name):
+            if name != "full ring":
+                yield corner, {}
+                return
+            with lock:
+                yield other, {"SCOPED_LANE_RING": "16K", "SL_STOP": other.daemon.pid}
+
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def reached(stage):
     """{name of a play: {testpoint: hits}}"""
 
     def count(name):
-        return count_hits(corner, CLIENT, corner.api("scenes"), *PLAYS[name], **SETTINGS.get(name, {}))
+        with stage(name) as (place, env):
+            return count_hits(place, CLIENT, place.api("scenes"), *PLAYS[name], **env)
 
     return {name: result_of(counts, name) for counts in [all_at_once(count, list(PLAYS))] for name in PLAYS}
 
@@ -65,8 +90,26 @@ def plan(reached, point, kill):
     return (name, random.Random(point + kill).randint(2, hits)) if hits > 1 else None
 
 
+def killed(place, env, case, name, hit):
+    """(pid, the file) of a play that is killed at the hit-th time it comes to a testpoint, or the last time it does."""
+    point, kill = case
+    while True:
+        key = f"{point}-{kill}-{hit}".replace(" ", "-")
+        words = [place.api("scenes"), *PLAYS[name]]
+        killer = at_testpoint(place, CLIENT, POINTS[point], *words, hit=hit, SCOPED_LANE_RUN=key, **env)
+        killer.program.ends(status=None)
+        os.kill(place.daemon.pid, signal.SIGCONT)
+        if killer.hit:
+            break
+        assert hit > 1, f"{name} did not come to {point}"
+        hit //= 2  # how often it comes there depends on time
+    pid = killer.hit[0]
+    place.pids.add(pid)
+    return pid, published(place, key, pid)
+
+
 @pytest.fixture(scope="module")
-def kills(corner, reached):
+def kills(stage, reached):
     """{(testpoint, which kill): (pid, the file) or None}"""
 
     def one(case):
@@ -74,20 +117,8 @@ def kills(corner, reached):
         if not planned:
             return None
         name, hit = planned
-        key = "-".join(case).replace(" ", "-")
-        while True:
-            killer = at_testpoint(
-                corner, CLIENT, POINTS[case[0]], corner.api("scenes"), *PLAYS[name], hit=hit, SCOPED_LANE_RUN=f"{key}-{hit}",
-                **SETTINGS.get(name, {}),
-            )
-            killer.program.ends(status=None)
-            if killer.hit:
-                break
-            assert hit > 1, f"{name} did not come to {case[0]}"
-            hit //= 2  # how often it comes there depends on time
-        pid = killer.hit[0]
-        corner.pids.add(pid)
-        return pid, published(corner, f"{key}-{hit}", pid)
+        with stage(name) as (place, env):
+            return killed(place, env, case, name, hit)
 
     cases = [(point, kill) for point in POINTS for kill in KILLS]
     return all_at_once(one, cases)
