@@ -12,7 +12,8 @@
 
 static bool is_crash(int number)
 {
-    return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGFPE || number == SIGILL;
+    return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGFPE || number == SIGILL ||
+           number == SIGALRM;
 }
 
 int isolated_run(int (*work)(void *context), void *context, const char *subject, int crashed)

@@ -1,7 +1,6 @@
 #include "cli/output.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +8,32 @@
 #include <unistd.h>
 
 #include "base/say.h"
+#include "cli/isolated.h"
 #include "storage/scoped_lane_run.h"
 
-static bool is_run_file(const char *path, char why[SL_RUN_ERROR_MAX])
+enum { OPEN_PATIENCE_S = 30 };  // HDF5 1.10 may also run in circles on a damaged file
+
+struct present {
+    const char *named, *path;
+};
+
+static int expect_run_file(void *context)
 {
+    const struct present *present = context;
+    char why[SL_RUN_ERROR_MAX];
     struct sl_run *run;
-    if (sl_run_open(&run, path, why) < 0)
-        return false;
+    alarm(OPEN_PATIENCE_S);
+    if (sl_run_open(&run, present->path, why) < 0) {
+        say("cannot write the run file %s: a file of that name is there that is not a run (%s)", present->named, why);
+        return 1;
+    }
     sl_run_close(run);
-    return true;
+    return 0;
 }
 
 int output_settle(const char *named, char output[OUTPUT_PATH_MAX])
 {
-    char directory[4096], why[SL_RUN_ERROR_MAX];
+    char directory[4096];
     const char *path = named ? named : "scoped-lane.h5", *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct stat status;
     snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
@@ -44,8 +55,6 @@ int output_settle(const char *named, char output[OUTPUT_PATH_MAX])
         say("cannot write the run file %s: %s", path, strerror(EISDIR));
         return -1;
     }
-    if (is_run_file(output, why))
-        return 0;
-    say("cannot write the run file %s: a file of that name is there that is not a run (%s)", path, why);
-    return -1;
+    struct present present = {path, output};
+    return isolated_run(expect_run_file, &present, path, 1) == 0 ? 0 : -1;
 }

@@ -80,6 +80,16 @@ def test_run_does_not_overwrite_a_file_that_is_not_a_run(place, text):
     assert not (place.path / "started").exists()
 
 
+def test_run_does_not_overwrite_or_crash_on_a_damaged_run(place):
+    damaged = bytearray(REFERENCE.read_bytes())
+    damaged[2838] ^= 0xFF  # HDF5 1.10 follows it to nowhere
+    (place.path / "damaged.h5").write_bytes(damaged)
+    run = place.run(place.lane, "run", "-o", "damaged.h5", "--", "touch", "started", status=None)
+    refused(run, "damaged.h5", "damaged|not a run")
+    assert not (place.path / "started").exists()
+    assert (place.path / "damaged.h5").read_bytes() == damaged
+
+
 def test_output_that_becomes_unwritable_meanwhile_is_said_and_what_was_recorded_is_kept(place):
     (place.path / "out").mkdir()
     script = f"{place.api('pairs')} -n 77 work && mv out gone"
