@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ int isolated_run(int (*work)(void *context), void *context, const char *subject,
         return crashed;
     }
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // what nobody waits for any more may run in circles
         int status = work(context);
         if (fflush(stdout) || ferror(stdout)) {
             say("cannot write to standard output: %s", errno ? strerror(errno) : "an earlier write failed");
