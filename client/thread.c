@@ -339,8 +339,6 @@ void thread_ended(void *page)
         sl_store_release(&row->state, SL_ROW_DONE);
         SL_TESTPOINT_(thread_done);
         last_row = row;
-        SL_TESTPOINT_(thread_done);
-        last_row = row;
         last_index = self->index;
     }
     unlink_page(self);
