@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-enum { TRIES = 8 };
+#include "base/buffer.h"
+
+enum { TRIES = 8, TASK_TRIES = 3 };
 
 static const struct sl_entry *entry_at(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, uint64_t overflow,
                                        uint32_t i)
@@ -61,4 +63,19 @@ void lanes_read(const struct segment *segment, const struct sl_lane *lane, uint3
         if (!view->moving)
             return;
     }
+}
+
+// `since` tells: every step, enter and exit changes it.
+void lanes_read_task(const struct segment *segment, const struct sl_task_row *shared, struct sl_task_row *row, struct lane_view *view)
+{
+    struct buffer name = {0}, coro_name = {0};
+    bool agree = false;
+    for (int i = 0; i < TASK_TRIES && !agree; i++) {
+        bool whole = segment_task_row(segment, shared, row, &name, &coro_name);
+        lanes_read(segment, &shared->lane, SL_TASK_ENTRIES, view);
+        agree = whole && view->since == row->lane.since;
+    }
+    view->moving |= !agree;
+    buffer_finish(&name);
+    buffer_finish(&coro_name);
 }

@@ -27,4 +27,7 @@ struct lane_view {
 // spinning reader doubles the writer's cost.
 void lanes_read(const struct segment *segment, const struct sl_lane *lane, uint32_t entries, struct lane_view *view);
 
+// Reads a task's row and its lane. They are of one moment, or the view says "moving".
+void lanes_read_task(const struct segment *segment, const struct sl_task_row *shared, struct sl_task_row *row, struct lane_view *view);
+
 #endif

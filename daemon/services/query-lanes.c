@@ -120,11 +120,7 @@ static bool read_task_row(const struct client *client, const struct model_task *
     const struct sl_task_row *shared = segment_at(&client->segment, task->row, sizeof *shared);
     if (!shared || sl_load_relaxed(&shared->index) != task->facts.index || sl_load_acquire(&shared->state) != SL_ROW_LIVE)
         return false;
-    struct buffer name = {0}, coro_name = {0};
-    segment_task_row(&client->segment, shared, row, &name, &coro_name);
-    buffer_finish(&name);
-    buffer_finish(&coro_name);
-    lanes_read(&client->segment, &shared->lane, SL_TASK_ENTRIES, view);
+    lanes_read_task(&client->segment, shared, row, view);
     return true;
 }
 

@@ -378,6 +378,48 @@ Test(task, a_finish_that_meets_a_step_out_is_completed_once)
     cr_assert_eq(recorded_count(0, SL_DONE) + recorded_count(1, SL_DONE), ROUNDS);
 }
 
+static _Atomic bool enough;
+
+// While it is suspended its call is open; within a step it is closed for a while.
+static void *leave_and_enter(void *unused)
+{
+    while (!enough) {
+        sl_task_step_in(shared);
+        sl_exit(a);
+        spin(500);
+        sl_enter(a);
+        sl_task_step_out(shared);
+        spin(500);
+    }
+    return unused;
+}
+
+Test(task, its_row_and_stack_are_read_as_of_one_moment_or_said_to_move)
+{
+    static struct lane_view view;
+    pthread_t thread;
+    names();
+    shared = sl_task_create("task", "t", "");
+    sl_task_step_in(shared);
+    sl_enter(a);
+    sl_task_step_out(shared);
+    const struct sl_task_row *row = recorded_task(0);
+    cr_assert_eq(pthread_create(&thread, NULL, leave_and_enter, NULL), 0);
+    uint32_t suspended = 0, wrong = 0;
+    while (suspended < 200000) {
+        struct sl_task_row copy;
+        lanes_read_task(&recorded, row, &copy, &view);
+        if (view.moving || copy.lane.stepping)
+            continue;
+        suspended++;
+        wrong += view.depth != 1;
+    }
+    enough = true;
+    pthread_join(thread, NULL);
+    cr_assert_eq(wrong, 0);
+    sl_task_finish(shared);
+}
+
 // ---- open calls, deep stacks, longer names
 
 Test(task, calls_open_at_its_finish_are_said)
