@@ -1,8 +1,11 @@
 """docs/examples/fibers and pool: what lanes say of running agrees with the workers' own clocks, and threads' CPU times with the
 process's, from the run file and from the live tables."""
 
+import contextlib
 import os
 import re
+import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +28,22 @@ def said(program):
     return [int(re.search(pattern, text)[1]) for pattern in (r"(\d+) resumes", r"busy (\d+) ns", r"cpu (\d+) ns")]
 
 
+@contextlib.contextmanager
+def standing_still(pid):
+    """All threads of a process are stopped: rows that are read one after another are of one moment."""
+
+    def stopped():
+        states = (path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+        return set(states) == {"T"}
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(stopped, what="every thread has stopped")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("workers", [max(1, CORES), 2 * CORES], ids=["as many workers as cores", "oversubscribed twice"])
 def test_running_times_are_the_workers_busy_times_and_cpu_times_the_process(service, workers):
     program = fibers(service, workers, ROUNDS)
@@ -35,13 +54,16 @@ def test_running_times_are_the_workers_busy_times_and_cpu_times_the_process(serv
 
     rows = wait_until(live, what="each fiber has run")
     assert {row["kind"] for row in rows} == {"fiber"} and {row["name"] for row in rows} == {f"fiber {i}" for i in range(FIBERS)}
-    assert 0 < sum(row["state"] == "running" for row in rows) <= workers
-    for row in rows:
-        assert row["stack"][:2] in (["life", "round"], ["life"], []) and row["coro_name"] == "fiber_main"
-        assert row["state"] == "running" or row["stack"] == ["life", "round", "yield"], row
-        assert row["suspended_ns"] >= 0 and row["longest_step_ns"] <= row["running_ns"]
-    lanes = {row["label"]: row for row in service.rows("lanes")}
-    assert sum("fiber_main" in label for label in lanes) == FIBERS
+    with standing_still(program.pid):
+        rows = live()
+        on = [row["thread_index"] for row in rows if row["state"] == "running"]
+        assert len(on) == len(set(on)) <= workers, "a worker steps one fiber at a time"
+        for row in rows:
+            assert row["stack"][:2] in (["life", "round"], ["life"], []) and row["coro_name"] == "fiber_main"
+            assert row["state"] == "running" or row["stack"] == ["life", "round", "yield"], row
+            assert row["suspended_ns"] >= 0 and row["longest_step_ns"] <= row["running_ns"]
+        lanes = {row["label"]: row for row in service.rows("lanes")}
+        assert sum("fiber_main" in label for label in lanes) == FIBERS
 
     program.ends()
     resumes, busy_ns, cpu_ns = said(program)
