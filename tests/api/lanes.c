@@ -8,6 +8,9 @@
 //     lanes crowd A B   A threads at once, B over time
 //     lanes spin        ten threads, one of which burns CPU time for two seconds
 //     lanes tag         five threads in one region, at once
+//     lanes rounds T R  T threads make R rounds of outer{inner} inside main's session, each round begun by all at once; waits at its end
+//     lanes across      a thread is in a call when told by a line on stdin that a new part of the run has begun
+//     lanes left        main returns while a detached thread is in a call
 //
 // What the test cannot know is printed. Where it says "waits", the program ends when stdin does.
 #include <inttypes.h>
@@ -300,6 +303,104 @@ static void tag(void)
         pthread_join(threads[i], NULL);
 }
 
+// -- rounds
+
+static sl_region_t outer;
+static long round_count;
+
+static void *rounds_main(void *name)
+{
+    sl_thread_name(name);
+    for (long i = 0; i < round_count; i++) {
+        pthread_barrier_wait(&barrier);
+        sl_enter(outer);
+        call(inner);
+        sl_exit(outer);
+    }
+    return NULL;
+}
+
+static void rounds(long count, long each)
+{
+    pthread_t threads[count];
+    char names[count][32];
+    outer = sl_region_at("outer", __FILE__, __LINE__);
+    sl_region_t session = sl_region("scope_profiler.session");
+    sl_thread_name("MainThread");
+    round_count = each;
+    pthread_barrier_init(&barrier, NULL, (unsigned)count);
+    sl_enter(session);
+    for (long i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "worker-%ld", i);
+        pthread_create(&threads[i], NULL, rounds_main, names[i]);
+    }
+    for (long i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    wait_for_eof();
+    sl_exit(session);
+}
+
+// -- across
+
+static void *across_main(void *unused)
+{
+    (void)unused;
+    sl_thread_name("one");
+    for (int i = 0; i < 3; i++)
+        call(work);
+    sl_enter(work);
+    pthread_barrier_wait(&barrier);  // it is in the call
+    pthread_barrier_wait(&barrier);  // a new part has begun
+    call(inner);
+    sl_exit(work);
+    call(work);
+    return NULL;
+}
+
+static void later(void *unused)
+{
+    (void)unused;
+    call(work);
+}
+
+static void across(void)
+{
+    pthread_t one;
+    sl_thread_name("main");
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&one, NULL, across_main, NULL);
+    pthread_barrier_wait(&barrier);
+    printf("ready\n");
+    fflush(stdout);
+    if (getchar() == EOF)
+        exit(2);
+    pthread_barrier_wait(&barrier);
+    pthread_join(one, NULL);
+    on_thread("two", later, NULL);
+}
+
+// -- left
+
+static void *left_main(void *unused)
+{
+    sl_thread_name("left behind");
+    sl_enter(work);
+    call(inner);
+    pthread_barrier_wait(&barrier);
+    while (pause())
+        ;
+    return unused;
+}
+
+static void leave(void)
+{
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&thread, NULL, left_main, NULL);
+    pthread_detach(thread);
+    pthread_barrier_wait(&barrier);
+}
+
 int main(int argc, char **argv)
 {
     const char *deed = argc > 1 ? argv[1] : "";
@@ -328,6 +429,12 @@ int main(int argc, char **argv)
         spin();
     } else if (strcmp(deed, "tag") == 0) {
         tag();
+    } else if (strcmp(deed, "rounds") == 0) {
+        rounds(first, second);
+    } else if (strcmp(deed, "across") == 0) {
+        across();
+    } else if (strcmp(deed, "left") == 0) {
+        leave();
     } else {
         return 2;
     }

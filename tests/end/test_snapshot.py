@@ -29,5 +29,35 @@ def test_finish_writes_the_file_and_what_lives_on_goes_into_a_continuation(servi
     assert RunFile(first).calls("work", 0) == 70
 
 
+def test_a_call_open_at_the_finish_counts_once_in_the_part_in_which_it_ends(service):
+    program = service.start(service.api("lanes"), "across", stdin=-1)
+    wait_until(lambda: "ready" in program.stdout_text, what="a thread is in a call")
+    wait_until(lambda: sum(row["stored"] for row in service.rows("processes")) == 3, what="the calls are stored")
+    service.command("finish")
+    first = RunFile(service.run_file())
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+    end(program)
+    wait_until(lambda: all(r["state"] == "published" for r in service.rows("runs")), what="both parts are over")
+    (second,) = (RunFile(path) for path in service.run_files(2) if path != first.path)
+    accept(second.path)
+
+    names = [thread.name for thread in second.threads(0)]
+    assert sorted(names[:2]) == ["main", "one"] and names[2:] == ["two"], "indices go on"
+    assert [thread.name for thread in first.threads(0)] == names[:2]
+    one, two = names.index("one"), names.index("two")
+    before, after = first.run["work"][0], second.run["work"][0]
+    assert before.thread_ids.tolist() == [one] * 3, "what had ended"
+    assert sorted(after.thread_ids.tolist()) == sorted([one, one, two]), "and only what ended since"
+    whole = after.durations_ns.argmax()
+    finished_ns = int(first.run.metadata["finalize_time_ns"])
+    assert after.thread_ids[whole] == one and after.start_times[whole] * 1e9 < finished_ns, "entered before the finish"
+    assert {(label, path) for label, path in second.call_paths(0)} == {("one", "work"), ("one", "work > inner"), ("two", "work")}
+    for file in first, second:
+        (process,) = file.table("processes")
+        assert (process["lost"], process["unmatched"]) == (0, 0)
+    assert second.table("open_calls") == []
+
+
 def test_with_no_run_there_is_nothing_to_finish(service):
     assert "no run" in service.run(service.lane, "finish", status=1).stderr_text

@@ -277,6 +277,13 @@ Test(callstack, splitting_without_lanes_gives_one_and_nothing_gives_none)
     cr_assert(split.lane_count == 1 && split.lanes[0].id == -1 && split.lanes[0].count == 2);
     sl_lane_split_finish(&split);
     finish(&made);
+    made = build(TIMES({0, 100}, {1, 99}, {2, 50}), 3, LIST(5, 5, 5), NULL);  // one lane that has a number
+    cr_assert_eq(sl_call_stack_split(&made.stack, &split), 0);
+    cr_assert(split.lane_count == 1 && split.lanes[0].id == -7 && split.lanes[0].count == 3);
+    for (size_t i = 0; i < 3; i++)
+        cr_assert(split.calls[i] == i && split.parent[i] == made.stack.parent[i], "as they were");
+    sl_lane_split_finish(&split);
+    finish(&made);
     made = build(NULL, 0, NULL, NULL);
     cr_assert_eq(sl_call_stack_split(&made.stack, &split), 0);
     cr_assert_eq(split.lane_count, 0);

@@ -350,6 +350,58 @@ Test(runread, reads_absent_optional_columns_as_absent)
     sl_run_close(run);
 }
 
+Test(runread, has_of_each_rank_the_regions_that_it_called)
+{
+    struct written run = {.options = {.calls = 3}};
+    written_begin(&run, "run.h5");
+    written_row(&run, "all", 0, (struct run_call[]){{10, 20}}, 1);
+    written_row(&run, "all", 1, (struct run_call[]){{10, 20}}, 1);
+    written_row(&run, "odd only", 1, (struct run_call[]){{12, 18}}, 1);
+    written_end(&run);
+    struct sl_run *read = open_run(run.path);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct sl_calls calls = read_calls(read, rank);
+        struct sl_call_stack stack;
+        struct sl_nesting_error wrong;
+        cr_assert_eq(calls.count, rank < 2 ? 1 + rank : 0);
+        cr_assert_eq(sl_call_stack_build(&calls, &stack, &wrong), 0);
+        cr_assert_eq(stack.count, calls.count);
+        cr_assert_eq(find_row(read, "odd only", rank) != NULL, rank == 1);
+        sl_call_stack_finish(&stack);
+        sl_calls_finish(&calls);
+    }
+    sl_run_close(read);
+}
+
+Test(runread, takes_a_rank_without_threads_in_a_tracked_file_for_one_unknown_lane)
+{
+    struct written run = {.options = {.calls = 4, .tasks = true}};
+    char label[64];
+    size_t count;
+    written_begin(&run, "run.h5");
+    written_row(&run, "outer", 0, (struct run_call[]){{0, 50, 0, 0, -1}}, 1);
+    written_row(&run, "inner", 0, (struct run_call[]){{10, 60, 5, 0, 0}}, 1);  // a task's: another lane
+    written_row(&run, "outer", 1, (struct run_call[]){{0, 50, 0, -1, -1}}, 1);
+    written_row(&run, "inner", 1, (struct run_call[]){{10, 20, 0, -1, -1}}, 1);
+    runwrite_thread(run.w, &(struct run_thread){0, 0, 1, 1, false, "main", 0, RUN_UNKNOWN, 0});
+    runwrite_task(run.w, &(struct run_task){0, 0, "task", "t", "c", 0, 0, RUN_UNKNOWN, 1, 1, 1});
+    written_end(&run);
+    struct sl_run *read = open_run(run.path);
+    struct sl_calls calls = read_calls(read, 1);
+    struct sl_call_stack stack;
+    struct sl_nesting_error wrong;
+    cr_assert_eq(sl_call_stack_build(&calls, &stack, &wrong), 0);
+    cr_assert(stack.count == 2 && stack.lane[0] == -1 && stack.lane[1] == -1 && stack.parent[1] == 0);
+    cr_assert_null(sl_run_threads(read, 1, &count));
+    cr_assert_null(sl_run_tasks(read, 1, &count));
+    sl_lane_label(read, 1, stack.lane[0], label, sizeof label);
+    cr_assert_str_eq(label, "unknown lane");
+    sl_call_stack_finish(&stack);
+    sl_calls_finish(&calls);
+    cr_assert_eq(count_lanes(read, 0), 2);
+    sl_run_close(read);
+}
+
 Test(runread, ignores_metadata_datasets_and_groups_it_does_not_know)
 {
     char *path = write_small("run.h5");
@@ -360,8 +412,15 @@ Test(runread, ignores_metadata_datasets_and_groups_it_does_not_know)
     replace_attribute(path, "metadata", "modules", H5T_NATIVE_INT64, H5Screate_simple(1, &two, NULL), numbers);
     replace_attribute(path, "metadata", "nothing", H5T_NATIVE_INT64, H5Screate(H5S_NULL), numbers);
     replace_attribute(path, "metadata", "load", H5T_NATIVE_DOUBLE, H5Screate(H5S_SCALAR), &(double){1.5});
+    hsize_t none = 0;
+    hid_t text = text_type();
+    replace_attribute(path, "metadata", "paths", text, H5Screate_simple(1, &two, NULL), (const char *[]){"a", "b"});
+    replace_attribute(path, "metadata", "empty", text, H5Screate_simple(1, &none, NULL), NULL);
+    H5Tclose(text);
     struct sl_run *run = open_run(path);
     cr_assert_null(sl_run_metadata_text(run, "modules"));
+    cr_assert_null(sl_run_metadata_text(run, "paths"));
+    cr_assert_null(sl_run_metadata_text(run, "empty"));
     cr_assert_null(sl_run_metadata_text(run, "absent"));
     cr_assert_str_eq(sl_run_metadata_text(run, "load"), "1.5");
     sl_run_close(run);

@@ -137,6 +137,77 @@ Test(task, the_await_of_a_call_is_the_time_its_task_was_suspended_meanwhile)
     sl_task_finish(task);
 }
 
+// Three jobs on one thread that are all in a region at once and leave it as they entered, first in first out.
+struct interleaved {
+    uint64_t before[3], entered[3], inner_sum, outer_sum;  // by readings of our own, inside and outside of ours
+};
+
+static struct interleaved interleave(const sl_task_t *jobs, const sl_region_t *regions)
+{
+    struct interleaved own = {0};
+    for (int i = 0; i < 3; i++) {
+        sl_task_step_in(jobs[i]);
+        own.before[i] = sl_ticks_();
+        sl_enter(regions[i]);
+        own.entered[i] = sl_ticks_();
+        spin(20000);
+        sl_task_step_out(jobs[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        spin(20000);
+        sl_task_step_in(jobs[i]);
+        own.inner_sum += sl_ticks_() - own.entered[i];
+        sl_exit(regions[i]);
+        own.outer_sum += sl_ticks_() - own.before[i];
+        sl_task_step_out(jobs[i]);
+    }
+    return own;
+}
+
+static void expect_entered_by(const struct sl_record *record, const struct interleaved *own, int job)
+{
+    cr_assert(sl_record_start(record) >= own->before[job] && sl_record_start(record) <= own->entered[job], "the call of job %d", job);
+}
+
+Test(task, of_tasks_in_one_region_each_leaves_its_own_call_in_any_order)
+{
+    names();
+    const sl_task_t jobs[3] = {sl_task_create("task", "0", ""), sl_task_create("task", "1", ""), sl_task_create("task", "2", "")};
+    struct interleaved own = interleave(jobs, (sl_region_t[]){a, a, a});
+    for (int i = 0; i < 3; i++) {
+        struct sl_record record = recorded_nth(0, SL_CALL, (uint32_t)i);
+        cr_assert_eq(sl_record_task(&record), (uint32_t)i);
+        expect_entered_by(&record, &own, i);
+        cr_assert_eq(sl_record_parent(&record), 0);
+    }
+    cr_assert_eq(recorded_ring(0)->crossing + recorded_ring(0)->unmatched, 0);
+}
+
+// Without tasks nothing tells jobs apart that are in one region: an exit closes the innermost call, durations change places, and only
+// their number and sum are right. Of several regions each call is right that is a call, and all else is counted.
+Test(task, of_jobs_that_are_no_tasks_calls_of_one_region_keep_their_sum_and_of_several_what_is_wrong_is_counted)
+{
+    names();
+    struct interleaved own = interleave((sl_task_t[3]){0}, (sl_region_t[]){a, a, a});
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sl_record record = recorded_nth(0, SL_CALL, i);
+        expect_entered_by(&record, &own, 2 - (int)i);
+        sum += sl_record_duration(&record);
+    }
+    cr_assert(sum >= own.inner_sum && sum <= own.outer_sum);
+    cr_assert_eq(recorded_ring(0)->crossing + recorded_ring(0)->unmatched + recorded_ring(0)->abandoned, 0);
+    own = interleave((sl_task_t[3]){0}, (sl_region_t[]){a, b, sl_region("c")});
+    for (int i = 0; i < 2; i++) {
+        struct sl_record record = recorded_nth(0, SL_CALL_CROSSING, (uint32_t)i);
+        expect_entered_by(&record, &own, i);
+    }
+    cr_assert_eq(recorded_ring(0)->crossing, 2);
+    cr_assert_eq(recorded_ring(0)->abandoned, 1, "the last one was crossed twice");
+    cr_assert_eq(recorded_ring(0)->unmatched, 1);
+    cr_assert_eq(recorded_ring(0)->produced, 5);
+}
+
 Test(task, steps_nest)
 {
     names();
