@@ -137,6 +137,15 @@ static int load_all(struct sl_run *run, h5_id group, const char *table, const ch
     return result;
 }
 
+// A file may have daemon as integers of any width.
+static int8_t *flags_of(const int64_t *values, uint64_t count)
+{
+    int8_t *flags = malloc(count + 1);
+    for (uint64_t i = 0; flags && i < count; i++)
+        flags[i] = values[i] != 0;
+    return flags;
+}
+
 static int read_threads(struct sl_run *run, h5_id group)
 {
     static const char table[] = "thread_table";
@@ -145,19 +154,22 @@ static int read_threads(struct sl_run *run, h5_id group)
     struct run_lanes *lanes = &run->lanes;
     struct loaded c = {0};
     struct by_rank *order = NULL;
+    int8_t *daemon = NULL;
     int result = load_all(run, group, table, names, &c);
     if (result == 0)
         result = run_load_texts(run, group, table, "name", &c.length, RUN_STRICT, &lanes->thread_names);
     if (result == 0)
         result = sort_ranks(run, table, c.ints[0], c.length, &order, &lanes->thread_spans, &lanes->thread_span_count);
-    if (result == 0 && !(lanes->threads = calloc(c.length + 1, sizeof *lanes->threads)))
+    if (result == 0 && (!(lanes->threads = calloc(c.length + 1, sizeof *lanes->threads)) ||
+                        !(daemon = flags_of(c.ints[4], c.length))))
         result = run_fail(run, -ENOMEM, "%s: %s", table, strerror(ENOMEM));
-    const struct sl_run_thread_columns columns = {c.length,  c.ints[1], c.ints[2], c.ints[3],                 c.ints[4],
+    const struct sl_run_thread_columns columns = {c.length,  c.ints[1], c.ints[2], c.ints[3],                 daemon,
                                                   c.ints[5], c.ints[6], c.ints[7], lanes->thread_names.texts};
     for (uint64_t i = 0; result == 0 && i < c.length; i++)
         make_thread((uint32_t)order[i].rank, &columns, order[i].row, &lanes->threads[i]);
     for (int i = 0; i < THREAD_INTS; i++)
         free(c.ints[i]);
+    free(daemon);
     free(order);
     return result;
 }

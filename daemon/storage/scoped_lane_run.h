@@ -118,7 +118,9 @@ struct sl_run_task {
 // Columns as a tracker's snapshot and the file have them: times in ns, SL_RUN_UNKNOWN where there is none yet.
 struct sl_run_thread_columns {
     size_t count;
-    const int64_t *index, *ident, *native_id, *daemon, *start_ns, *end_ns, *cpu_ns;
+    const int64_t *index, *ident, *native_id;
+    const int8_t *daemon;
+    const int64_t *start_ns, *end_ns, *cpu_ns;
     const char *const *name;
 };
 struct sl_run_task_columns {

@@ -175,7 +175,8 @@ Test(runread, knows_tasks_and_how_long_they_ran_and_waited)
 
 Test(runread, turns_columns_into_rows_in_seconds)
 {
-    int64_t index[] = {0, 1}, ident[] = {11, 12}, native[] = {21, 22}, daemon[] = {0, 1};
+    int64_t index[] = {0, 1}, ident[] = {11, 12}, native[] = {21, 22};
+    int8_t daemon[] = {0, 1};
     int64_t start[] = {500000000, 1000000000}, end[] = {SL_RUN_UNKNOWN, 3000000000}, cpu[] = {1, 2000000000};
     const char *names[] = {"main", "worker"}, *kinds[] = {"task", "greenlet"}, *coros[] = {"a.b", ""};
     const struct sl_run_thread_columns thread_columns = {2, index, ident, native, daemon, start, end, cpu, names};

@@ -1,4 +1,7 @@
 // A tracker's rows: threads, names, tasks, snapshots. What holds with a daemon and without is a test of both suites.
+#include <math.h>
+
+#include "storage/scoped_lane_run.h"
 #include "tests/tracked.h"
 
 // ---- threads
@@ -484,6 +487,44 @@ EITHER_WAY(a_handle_whose_row_is_used_again_means_nothing)
 }
 
 // ---- snapshot
+
+EITHER_WAY(a_snapshot_becomes_the_rows_that_run_files_are_read_into)
+{
+    sl_tracker_t tracker = installed();
+    run(be_daemon, &(int){1});
+    call_once(NULL);
+    sl_task_t done = sl_task_create("greenlet", "a", "b.c"), open = sl_task_create("task", "c", "d");
+    sl_task_step_in(done);
+    pass(MS);
+    sl_task_step_out(done);
+    pass(MS);
+    step(&done);
+    sl_task_finish(done);
+    struct sl_snapshot *snapshot = sl_tracker_snapshot(tracker, now_ns() - 1000 * MS);
+    const struct sl_thread_columns *t = &snapshot->threads;
+    const struct sl_task_columns *k = &snapshot->tasks;
+    const struct sl_run_thread_columns thread_columns = {
+        t->count, t->index, t->ident, t->native_id, t->daemon, t->start_ns, t->end_ns, t->cpu_ns, t->name};
+    const struct sl_run_task_columns task_columns = {k->count,      k->index,        k->thread_index, k->created_ns, k->done_ns, k->steps,
+                                                     k->running_ns, k->suspended_ns, k->kind,         k->name,       k->coro_name};
+    struct sl_run_thread threads[2];
+    struct sl_run_task tasks[2];
+    cr_assert(t->count == 2 && k->count == 2);
+    sl_lane_tables_from_columns(2, &thread_columns, threads, &task_columns, tasks);
+    cr_assert(threads[0].rank == 2 && threads[1].rank == 2 && tasks[0].rank == 2 && tasks[1].rank == 2);
+    cr_assert(threads[0].daemon && !threads[0].alive && threads[0].wall_time > 0 && threads[0].cpu_time > 0);
+    cr_assert(!threads[1].daemon && threads[1].alive && isnan(threads[1].wall_time) && isnan(threads[1].end_time));
+    cr_assert_eq(threads[1].ident, (uint64_t)pthread_self());
+    cr_assert_eq(threads[1].native_id, gettid());
+    cr_assert(tasks[0].done && tasks[0].steps == 2 && tasks[0].running_time >= 1e-3 - 1e-5 && tasks[0].awaiting_time >= 1e-3 - 1e-5);
+    cr_assert(tasks[0].wall_time >= tasks[0].running_time + tasks[0].awaiting_time - 1e-5 && tasks[0].created_time > 0);
+    cr_assert_str_eq(tasks[0].kind, "greenlet");
+    cr_assert_str_eq(tasks[0].coro_name, "b.c");
+    cr_assert_eq(tasks[0].thread_index, 1);
+    cr_assert(!tasks[1].done && isnan(tasks[1].done_time) && isnan(tasks[1].wall_time) && tasks[1].steps == 0);
+    free(snapshot);
+    sl_task_finish(open);
+}
 
 EITHER_WAY(a_snapshot_is_shifted_and_leaves_unknown_times_alone)
 {
