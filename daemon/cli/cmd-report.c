@@ -67,7 +67,7 @@ static json_t *part_rows(struct context *context, const struct part *part)
     case PART_REGIONS: return report_rows_regions(&context->report);
     case PART_THREADS: return report_rows_threads(&context->report);
     case PART_GROUPS: return report_rows_task_groups(&context->report);
-    case PART_TASKS: return report_rows_tasks(context->run, context->rank);
+    case PART_TASKS: return report_rows_tasks(&context->report);
     default: return own_rows(context, part->name);
     }
 }

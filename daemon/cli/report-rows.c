@@ -59,6 +59,8 @@ const struct table_column report_task_columns[] = {
     {"steps", "STEPS", TABLE_COUNT},
     {"running_ns", "RUNNING", TABLE_DURATION},
     {"suspended_ns", "SUSPENDED", TABLE_DURATION},
+    {"longest_step_ns", "LONGEST STEP", TABLE_DURATION},
+    {"bound", "BOUND", TABLE_BOOL, TABLE_IF_VARIED},
     {0},
 };
 
@@ -166,7 +168,7 @@ json_t *report_rows_threads(const struct report *report)
         json_object_set_new(row, "end_ns", seconds_or_null(thread->end_time));
         json_object_set_new(row, "wall_ns", seconds_or_null(line->wall_time));
         json_object_set_new(row, "cpu_ns", seconds_or_null(thread->cpu_time));
-        json_object_set_new(row, "cpu_exact", json_boolean(!thread->alive));
+        json_object_set_new(row, "cpu_exact", json_boolean(line->cpu_exact));
         json_object_set_new(row, "region_ns", ns_or_null(line->region_ns));
         json_object_set_new(row, "calls", json_integer((json_int_t)line->calls));
         json_array_append_new(rows, row);
@@ -194,8 +196,9 @@ json_t *report_rows_task_groups(const struct report *report)
     return rows;
 }
 
-static json_t *task_row(const struct sl_run_task *task)
+static json_t *task_row(const struct report_task *line)
 {
+    const struct sl_run_task *task = line->task;
     json_t *row = json_object();
     json_object_set_new(row, "rank", json_integer(task->rank));
     json_object_set_new(row, "index", json_integer(task->index));
@@ -210,21 +213,16 @@ static json_t *task_row(const struct sl_run_task *task)
     json_object_set_new(row, "steps", json_integer(task->steps));
     json_object_set_new(row, "running_ns", seconds_or_null(task->running_time));
     json_object_set_new(row, "suspended_ns", seconds_or_null(task->awaiting_time));
+    json_object_set_new(row, "longest_step_ns", ns_or_null(line->longest_step_ns));
+    json_object_set_new(row, "bound", json_boolean(line->bound));
     return row;
 }
 
-json_t *report_rows_tasks(const struct sl_run *run, int64_t rank)
+json_t *report_rows_tasks(const struct report *report)
 {
     json_t *rows = json_array();
-    size_t rank_count, task_count;
-    const uint32_t *ranks = sl_run_ranks(run, &rank_count);
-    for (size_t i = 0; i < rank_count; i++) {
-        const struct sl_run_task *tasks = sl_run_tasks(run, ranks[i], &task_count);
-        if (rank != REPORT_ALL_RANKS && rank != ranks[i])
-            continue;
-        for (size_t task = 0; task < task_count; task++)
-            json_array_append_new(rows, task_row(&tasks[task]));
-    }
+    for (size_t i = 0; i < report->task_count; i++)
+        json_array_append_new(rows, task_row(&report->tasks[i]));
     return rows;
 }
 

@@ -11,7 +11,7 @@
 json_t *report_rows_regions(const struct report *report);
 json_t *report_rows_threads(const struct report *report);
 json_t *report_rows_task_groups(const struct report *report);
-json_t *report_rows_tasks(const struct sl_run *run, int64_t rank);  // every one; REPORT_ALL_RANKS
+json_t *report_rows_tasks(const struct report *report);  // every one
 
 // A table of /scoped_lane; those with a column "rank" restricted to one.
 json_t *report_rows_own(const struct sl_run *run, const struct sl_table *table, int64_t rank);

@@ -323,6 +323,21 @@ static void write_unmatched(struct model *model, struct runwrite *w)
     runwrite_table_end(w);
 }
 
+// What is ours to say of threads beside scope-profiler's table.
+static void write_thread_facts(const struct model *model, struct runwrite *w)
+{
+    static const struct run_column columns[] = {{"rank", RUN_INT}, {"index", RUN_INT}, {"cpu_exact", RUN_INT}};
+    TABLE(w, "threads", columns);
+    for (uint32_t p = 0; p < model->process_count; p++) {
+        const struct model_process *process = model->processes[p];
+        for (uint32_t i = 0, rows = thread_rows(process); process->file_rank >= 0 && i < rows; i++) {
+            const struct model_thread *thread = model_find_thread(process, i);
+            runwrite_table_row(w, (union run_value[]){{process->file_rank}, {i}, {thread && thread->facts.cpu_exact}});
+        }
+    }
+    runwrite_table_end(w);
+}
+
 // What is ours to say of tasks beside scope-profiler's table.
 static void write_task_facts(struct model *model, struct runwrite *w)
 {
@@ -399,6 +414,7 @@ void facts_write_tables(const struct convert_facts *facts, struct model *model, 
     write_open(model, w);
     write_crossing(facts, model, w);
     write_unmatched(model, w);
+    write_thread_facts(model, w);
     write_task_facts(model, w);
     write_processes(model, w);
     write_clock(facts, w);

@@ -123,7 +123,7 @@ static size_t add_threads(struct making *making, uint32_t rank, size_t *first)
     report->threads = alloc_resize(report->threads, report->thread_count + count, sizeof *report->threads);
     for (size_t i = 0; i < count; i++)
         report->threads[report->thread_count++] =
-            (struct report_thread){.thread = &threads[i], .wall_time = wall_of(making, &threads[i])};
+            (struct report_thread){.thread = &threads[i], .wall_time = wall_of(making, &threads[i]), .cpu_exact = !threads[i].alive};
     return count;
 }
 
@@ -268,8 +268,11 @@ static void add_tasks(struct making *making, uint32_t rank)
 {
     size_t count;
     const struct sl_run_task *tasks = sl_run_tasks(making->run, rank, &count);
+    struct report *report = making->report;
+    report->tasks = alloc_resize(report->tasks, report->task_count + count, sizeof *report->tasks);
     for (size_t i = 0; i < count; i++) {
         struct report_task_group *group = group_of(making, &tasks[i]);
+        report->tasks[report->task_count++] = (struct report_task){.task = &tasks[i], .longest_step_ns = REPORT_UNKNOWN};
         group->tasks++;
         group->done += tasks[i].done;
         group->steps = wrap_add(group->steps, tasks[i].steps);
@@ -291,28 +294,74 @@ static int add_lost(struct making *making)
     return 0;
 }
 
-// Longest steps are no column of scope-profiler's; files of ours keep them in a table (rank, index, longest_step_ns).
-static int add_longest_steps(struct making *making)
+// -- what scope-profiler's tables have no column for: files of ours keep it in tables (rank, index, …) ----------------------
+
+struct place {
+    int64_t rank, index;
+};
+
+static int compare_places(int64_t rank, int64_t index, const struct place *place)
 {
+    if (place->rank != rank)
+        return place->rank < rank ? -1 : 1;
+    return place->index < index ? -1 : place->index > index;
+}
+
+static int compare_to_thread(const void *key, const void *row)
+{
+    const struct report_thread *thread = row;
+    return compare_places(thread->thread->rank, thread->thread->index, key);
+}
+
+static int compare_to_task(const void *key, const void *row)
+{
+    const struct report_task *task = row;
+    return compare_places(task->task->rank, task->task->index, key);
+}
+
+// NULL: it has no such column, or not of integers.
+static const int64_t *integers(const struct sl_table *table, const char *name)
+{
+    const struct sl_table_column *column = table ? sl_table_column(table, name) : NULL;
+    return column ? column->integers : NULL;
+}
+
+static int add_thread_facts(struct making *making)
+{
+    struct report *report = making->report;
+    const struct sl_table *table;
+    int result = sl_run_table(making->run, "threads", &table, making->error);
+    const int64_t *ranks = integers(table, "rank"), *indices = integers(table, "index"), *exact = integers(table, "cpu_exact");
+    if (result || !ranks || !indices || !exact)
+        return result;
+    for (size_t row = 0; row < table->rows && report->thread_count; row++) {
+        struct report_thread *thread = bsearch(&(struct place){ranks[row], indices[row]}, report->threads, report->thread_count,
+                                               sizeof *report->threads, compare_to_thread);
+        if (thread)
+            thread->cpu_exact = exact[row] != 0;
+    }
+    return 0;
+}
+
+static int add_task_facts(struct making *making)
+{
+    struct report *report = making->report;
     const struct sl_table *table;
     int result = sl_run_table(making->run, "tasks", &table, making->error);
-    if (result || !table)
+    const int64_t *ranks = integers(table, "rank"), *indices = integers(table, "index"), *steps = integers(table, "longest_step_ns"),
+                  *bounds = integers(table, "bound");
+    if (result || !ranks || !indices || !steps)
         return result;
-    const struct sl_table_column *ranks = sl_table_column(table, "rank"), *indices = sl_table_column(table, "index"),
-                                 *steps = sl_table_column(table, "longest_step_ns");
-    if (!ranks || !indices || !steps || !ranks->integers || !indices->integers || !steps->integers)
-        return 0;
-    for (size_t row = 0; row < table->rows; row++) {
-        size_t count;
-        int64_t rank = ranks->integers[row], index = indices->integers[row];
-        if (rank < 0 || rank > UINT32_MAX || !is_wanted(making, (uint32_t)rank))
+    for (size_t row = 0; row < table->rows && report->task_count; row++) {
+        struct report_task *task = bsearch(&(struct place){ranks[row], indices[row]}, report->tasks, report->task_count,
+                                           sizeof *report->tasks, compare_to_task);
+        if (!task)
             continue;
-        const struct sl_run_task *tasks = sl_run_tasks(making->run, (uint32_t)rank, &count);
-        if (index < 0 || (uint64_t)index >= count || tasks[index].index != index)
-            continue;
-        struct report_task_group *group = group_of(making, &tasks[index]);
-        if (steps->integers[row] > group->longest_step_ns)
-            group->longest_step_ns = steps->integers[row];
+        struct report_task_group *group = group_of(making, task->task);
+        task->longest_step_ns = steps[row];
+        task->bound = bounds && bounds[row];
+        if (steps[row] > group->longest_step_ns)
+            group->longest_step_ns = steps[row];
     }
     return 0;
 }
@@ -357,7 +406,9 @@ static int add_lanes(struct making *making)
         if (is_wanted(making, ranks[i]))
             result = add_rank(making, ranks[i]);
     if (result == 0)
-        result = add_longest_steps(making);
+        result = add_thread_facts(making);
+    if (result == 0)
+        result = add_task_facts(making);
     if (result == 0)
         result = add_lost(making);
     forget_groups(making);
@@ -391,6 +442,7 @@ void report_finish(struct report *report)
     free(report->remarks);
     free(report->regions);
     free(report->threads);
+    free(report->tasks);
     free(report->groups);
     *report = (struct report){0};
 }

@@ -24,6 +24,13 @@ struct report_thread {
     uint64_t calls;
     int64_t region_ns;   // its top-level calls, and those of the tasks that ran on it last; or REPORT_UNKNOWN
     double wall_time;    // seconds; of a thread that lived at the end of the run until then
+    bool cpu_exact;      // else its CPU time is the last sample of it, a lower bound
+};
+
+struct report_task {
+    const struct sl_run_task *task;
+    int64_t longest_step_ns;  // REPORT_UNKNOWN where the file does not tell
+    bool bound;               // its process died in mid-step: running and suspended are bounds
 };
 
 // Tasks of one kind and coroutine (of one name where they have no coroutine), on all ranks.
@@ -42,9 +49,10 @@ struct report {
     int64_t wall_ns;      // from setup to finalize, else from the first call to the last; REPORT_UNKNOWN
     int64_t base_ns;      // what shares are shares of: the session's total, else wall times ranks; REPORT_UNKNOWN
     const char *base;     // in words: "the session", "the run", NULL
-    size_t region_count, thread_count, group_count, remark_count;
+    size_t region_count, thread_count, task_count, group_count, remark_count;
     struct report_region *regions;   // the greatest total first
     struct report_thread *threads;   // by rank and index
+    struct report_task *tasks;       // likewise
     struct report_task_group *groups;  // the most running time first
     char **remarks;       // what had to be left out, and why: a line each
 };

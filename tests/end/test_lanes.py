@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import wait_until
+from conftest import BUILD, wait_until
 from runfile import RunFile
 
 TICK_NS = 1e9 / os.sysconf("SC_CLK_TCK")
@@ -241,6 +241,20 @@ def test_the_cpu_times_of_ten_threads_of_which_one_spins_add_up_to_the_process(s
     file = deed.ends()
     said = int(re.search(r"cpu at the end (\d+) ns", deed.program.stdout_text)[1])
     assert sum(row.cpu_time for row in file.threads(0)) * 1e9 == pytest.approx(said, abs=2 * TICK_NS)
+
+
+def test_a_detached_thread_that_the_exit_ends_has_its_calls_its_open_one_and_a_bound_of_its_cpu_time(service):
+    file = Deed(service, "left", LD_PRELOAD=BUILD / "lib" / "libscoped_lane_threads.so").ends()
+    (process,) = file.table("processes")
+    assert (process["state"], process["lost"], process["unmatched"]) == ("ended", 0, 0)
+    main, left = file.threads(0)
+    assert left.name == "left behind" and left.daemon and not main.daemon
+    assert not left.alive and left.end_time >= main.end_time, "it ended with its process"
+    assert file.calls("inner") == 1 and file.calls("work") == 0
+    assert [(row["lane"], row["stack"]) for row in file.table("open_calls")] == [(-2 - left.index, "work")]
+    exact = {row["index"]: row["cpu_exact"] for row in file.table("threads")}
+    assert exact == {main.index: 1, left.index: 0}
+    assert [row["cpu_exact"] for row in report(service, file)["threads"]] == [True, False]
 
 
 # -- L75: one region on five threads that nobody announced

@@ -1,5 +1,6 @@
 // What the report says of a run, before it is printed. Reference files are compared with scope-profiler's numbers by
 // tests/end/test_callstack_agrees.py.
+#include <fcntl.h>
 #include <math.h>
 
 #include "run-fixture.h"
@@ -70,6 +71,40 @@ Test(report, believes_self_times_that_the_file_states)
     sl_run_close(run);
 }
 
+// Each region's self time, in a report of a file.
+static size_t self_times(const char *path, int64_t *times, size_t room)
+{
+    struct sl_run *run = open_run(path);
+    struct report report = report_of(run, REPORT_ALL_RANKS);
+    size_t count = report.region_count;
+    cr_assert(count > 0 && count <= room);
+    for (size_t i = 0; i < count; i++)
+        times[i] = report.regions[i].self_ns;
+    report_finish(&report);
+    sl_run_close(run);
+    return count;
+}
+
+Test(report, makes_self_times_that_the_file_does_not_state_to_the_same_numbers)
+{
+    static const char *const files[] = {"untracked", "threads", "asyncio", "greenlets", "mixed", "ranks_lanes"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct buffer whole = {0};
+        int64_t stated[16], made[16];
+        char *path = in_directory("copy.h5");
+        files_read_all(reference(files[i]), &whole);
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        cr_assert_eq(files_write_all(fd, whole.data, whole.length), 0);
+        close(fd);
+        buffer_finish(&whole);
+        size_t count = self_times(path, stated, 16);
+        remove_link(path, "rank_region_index/exclusive_totals");
+        cr_assert_eq(self_times(path, made, 16), count);
+        for (size_t region = 0; region < count; region++)
+            cr_assert_eq(made[region], stated[region], "%s, region %zu", files[i], region);
+    }
+}
+
 Test(report, is_about_one_rank_when_asked)
 {
     struct sl_run *run = open_run(write_session(-1));
@@ -130,7 +165,8 @@ Test(report, says_which_calls_do_not_nest_and_goes_on)
 Test(report, charges_calls_to_the_thread_they_ended_on_and_time_to_the_tasks_last_thread)
 {
     struct written written = {.options = {.calls = 4, .tasks = true, .highest_thread = 1}};
-    const struct run_column columns[] = {{"rank", RUN_INT}, {"index", RUN_INT}, {"longest_step_ns", RUN_INT}};
+    const struct run_column columns[] = {{"rank", RUN_INT}, {"index", RUN_INT}, {"longest_step_ns", RUN_INT}, {"bound", RUN_INT}};
+    const struct run_column exactness[] = {{"rank", RUN_INT}, {"index", RUN_INT}, {"cpu_exact", RUN_INT}};
     written_begin(&written, "run.h5");
     runwrite_metadata_int(written.w, "finalize_time_ns", 1000);
     written_row(&written, "bare", 0, (struct run_call[]){{0, 100, 0, 0, -1}}, 1);
@@ -141,9 +177,14 @@ Test(report, charges_calls_to_the_thread_they_ended_on_and_time_to_the_tasks_las
     runwrite_task(written.w, &(struct run_task){0, 0, "fiber", "one", "job", 1, 0, 900, 3, 100, 200});
     runwrite_task(written.w, &(struct run_task){0, 1, "fiber", "two", "job", 0, 0, RUN_UNKNOWN, 2, 10, 20});
     runwrite_task(written.w, &(struct run_task){0, 2, "fiber", "plain", "", 0, 0, 900, 1, 500, 0});
-    runwrite_table_begin(written.w, "tasks", 1, columns, 3);
-    runwrite_table_row(written.w, (union run_value[]){{0}, {0}, {60}});
-    runwrite_table_row(written.w, (union run_value[]){{0}, {1}, {9}});
+    runwrite_table_begin(written.w, "tasks", 1, columns, 4);
+    runwrite_table_row(written.w, (union run_value[]){{0}, {0}, {60}, {0}});
+    runwrite_table_row(written.w, (union run_value[]){{0}, {1}, {9}, {1}});
+    runwrite_table_row(written.w, (union run_value[]){{7}, {-1}, {900}, {1}});  // no such task
+    runwrite_table_end(written.w);
+    runwrite_table_begin(written.w, "threads", 1, exactness, 3);
+    runwrite_table_row(written.w, (union run_value[]){{0}, {1}, {0}});
+    runwrite_table_row(written.w, (union run_value[]){{1}, {0}, {1}});  // no such thread
     runwrite_table_end(written.w);
     written_end(&written);
     struct sl_run *run = open_run(written.path);
@@ -153,6 +194,12 @@ Test(report, charges_calls_to_the_thread_they_ended_on_and_time_to_the_tasks_las
     cr_assert(report.threads[1].calls == 2 && report.threads[1].region_ns == 400);
     cr_assert_float_eq(report.threads[0].wall_time, 1e-6, 1e-15);  // alive: until the end of the run
     cr_assert_float_eq(report.threads[1].wall_time, 600e-9, 1e-15);
+    cr_assert(!report.threads[0].cpu_exact, "alive");
+    cr_assert(!report.threads[1].cpu_exact, "killed: the file says that it is the last sample");
+    cr_assert_eq(report.task_count, 3);
+    cr_assert(report.tasks[0].longest_step_ns == 60 && !report.tasks[0].bound);
+    cr_assert(report.tasks[1].longest_step_ns == 9 && report.tasks[1].bound);
+    cr_assert_eq(report.tasks[2].longest_step_ns, REPORT_UNKNOWN);
     cr_assert_eq(report.group_count, 2);
     cr_assert_str_eq(report.groups[0].name, "plain");  // without a coroutine by its own name; the longest running first
     cr_assert_eq(report.groups[0].longest_step_ns, REPORT_UNKNOWN);
