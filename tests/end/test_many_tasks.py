@@ -1,6 +1,7 @@
 """Tasks by the hundred thousand (with SL_LONG by the million), a thousand alive at once: bounded memory, dense indices, no row missing;
 and with the daemon frozen meanwhile, what is missing is counted."""
 
+import json
 import os
 import re
 import signal
@@ -13,15 +14,16 @@ from runfile import RunFile
 
 TASKS = 1_000_000 if os.environ.get("SL_LONG") else 200_000
 ALIVE = 1000
+INSIDE = 30_000
 KEPT = 10_000  # that the live tables keep
 ROWS = 65_536  # that a segment may hold before the daemon has taken them
 ROW_BYTES = 768
 
 
 class Many:
-    def __init__(self, service, pause_ns, **env):
+    def __init__(self, service, pause_ns, tasks=TASKS, alive=ALIVE, **env):
         self.service = service
-        self.program = service.start(service.api("many_tasks"), TASKS, ALIVE, pause_ns, stdin=subprocess.PIPE, **env)
+        self.program = service.start(service.api("many_tasks"), tasks, alive, pause_ns, stdin=subprocess.PIPE, **env)
 
     def says(self, text):
         wait_until(lambda: text in self.program.stdout_text or self.program.poll() is not None, 120, f"it says {text}")
@@ -99,8 +101,42 @@ def test_very_many_tasks_cost_bounded_memory_and_leave_a_row_each(service):
     assert {loss["reason"] for loss in file.table("loss")} <= {"ring full"} and process["lost"] < TASKS // 10
 
 
+def test_thirty_thousand_tasks_at_once_in_one_region_are_thirty_thousand_lanes(service):
+    tasks = 2 * INSIDE
+    assert tasks < ROWS, "each has a row, however late the daemon comes"
+    many = Many(service, 4000, tasks, INSIDE)
+    many.says("half")
+    many.drained()
+
+    def all_inside():
+        found = service.rows("tasks?state=suspended")
+        return len(found) >= INSIDE and found
+
+    inside = wait_until(all_inside, what="all tasks are known")
+    assert len(inside) == INSIDE and all(task["stack"] == ["life"] for task in inside)
+    first = inside[0]["index"]
+    assert [task["index"] for task in inside] == list(range(first, first + INSIDE))
+    (group,) = (row for row in service.rows("where") if row["stack"] == ["life"])
+    assert group["lanes"] == INSIDE
+    half = memory_kb(service.daemon.pid, "RssAnon")
+    many.goes_on()
+    many.says("calls")
+    assert memory_kb(service.daemon.pid, "RssAnon") < 1.2 * half + 4096
+    assert many.segment_bytes() < (ROWS * ROW_BYTES) + (8 << 20)
+    row = many.drained()
+    path = many.ends()
+    report = json.loads(service.command("report", "--json", path))
+    assert report["remarks"] == [], "every lane nests"
+    regions = {region["name"]: region for region in report["regions"]}
+    assert report["calls"] == row["stored"] == 3 * tasks - row["lost"]
+    assert regions["life"]["total_ns"] > regions["part"]["total_ns"] > 0
+    (group,) = report["task_groups"]
+    assert (group["tasks"], group["done"], group["steps"]) == (tasks, tasks, 2 * tasks)
+    assert {loss["reason"] for loss in RunFile(path).table("loss")} <= {"ring full"}
+
+
 def test_while_the_daemon_is_frozen_what_is_missing_is_counted_by_reason(service):
-    many = Many(service, 3000)
+    many = Many(service, 20000 if os.environ.get("SL_LONG") else 3000)  # half a million tasks: frozen for 10 s
     many.says("half")
     many.drained()
     service.daemon.send_signal(signal.SIGSTOP)
