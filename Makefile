@@ -167,6 +167,10 @@ $(O)/tests/api/%: tests/api/%.c $(O)/lib/libscoped_lane.so
 $(O)/tests/bench/%: tests/bench/%.c $(O)/lib/libscoped_lane.so
 	$(call program,$(CC))
 
+# Measures the reading library, not the client.
+$(O)/tests/bench/callstack: $(O)/tests/bench/callstack.o $(O)/lib/libdaemon.a
+	$(call link,$(daemon_libs))
+
 compiler = $(if $(filter $(mpi_programs),$*),$(MPICC),$(CC))
 $(O)/examples/%: docs/examples/%.c $(O)/lib/libscoped_lane.so
 	$(call program,$(compiler))

@@ -2,7 +2,6 @@
 // call by call, by tests/end/test_callstack_agrees.py.
 #include <inttypes.h>
 
-#include "base/clock.h"
 #include "run-fixture.h"
 
 enum { NONE = -1 };
@@ -447,57 +446,39 @@ Test(callstack, children_of_a_call_left_out_hang_on_the_nearest_remaining_one)
     finish(&part);
 }
 
-// -- cost -------------------------------------------------------------------------------------------------------------
+// -- very many --------------------------------------------------------------------------------------------------------
 
-enum { MILLION = 1000000 };
-
-// Groups of ten calls, one around nine, spread over `lanes` tasks. Regions one after another, as a file has them.
-static struct sl_calls make_million(int64_t lanes)
+// How long it takes is for tests/bench/callstack.c to say.
+Test(callstack, each_of_100000_lanes_nests_by_itself)
 {
-    struct sl_calls calls = {.count = MILLION};
-    size_t at = 0;
-    calls.start_ns = alloc_zeroed(MILLION, sizeof(int64_t));
-    calls.end_ns = alloc_zeroed(MILLION, sizeof(int64_t));
-    calls.region = alloc_zeroed(MILLION, sizeof(uint32_t));
-    calls.call_index = alloc_zeroed(MILLION, sizeof(uint64_t));
-    calls.thread = alloc_zeroed(MILLION, sizeof(int64_t));
-    calls.task = alloc_zeroed(MILLION, sizeof(int64_t));
-    for (int64_t i = 0; i < MILLION / 10; i++, at++) {
-        calls.start_ns[at] = i * 1000, calls.end_ns[at] = i * 1000 + 900;
-        calls.task[at] = i % lanes;
+    enum { LANES = 100000, PER_LANE = 10, CALLS = LANES * PER_LANE };
+    int64_t(*times)[2] = alloc_zeroed(CALLS, sizeof *times), *threads = alloc_zeroed(CALLS, sizeof *threads),
+           *tasks = alloc_zeroed(CALLS, sizeof *tasks);
+    for (int64_t call = 0; call < CALLS; call++) {  // all lanes overlap: of each one call around nine that touch
+        int64_t lane = call % LANES, part = call / LANES;
+        times[call][0] = lane + (part ? part * 10 * LANES : 0);
+        times[call][1] = part ? times[call][0] + 10 * LANES : lane + PER_LANE * 10 * LANES;
+        tasks[call] = lane;
+        threads[call] = call % 7;
     }
-    for (int64_t i = 0; i < MILLION * 9 / 10; i++, at++) {
-        calls.start_ns[at] = i / 9 * 1000 + i % 9 * 100, calls.end_ns[at] = calls.start_ns[at] + 70;
-        calls.task[at] = i / 9 % lanes;
-        calls.region[at] = 1;
+    struct made made = build((const int64_t(*)[2])times, CALLS, threads, tasks);
+    struct sl_lane_split split;
+    cr_assert_eq(made.result, 0);
+    size_t wrong = 0;
+    for (size_t i = 0; i < made.stack.count; i++) {
+        int64_t call = (int64_t)made.stack.order[i], parent = made.stack.parent[i];
+        wrong += (parent < 0 ? NONE : (int64_t)made.stack.order[parent]) != (call < LANES ? NONE : call % LANES);
+        wrong += made.stack.exclusive_ns[i] != 10 * LANES;
     }
-    return calls;
-}
-
-static int64_t time_build(const struct sl_calls *calls)
-{
-    struct sl_call_stack stack;
-    struct sl_nesting_error wrong;
-    int64_t before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    cr_assert_eq(sl_call_stack_build(calls, &stack, &wrong), 0);
-    int64_t took_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
-    sl_call_stack_finish(&stack);
-    return took_ns;
-}
-
-// scope-profiler needs 0.18 s for one lane and 22 s for 100,000. Turns are taken, the best of each counts: the machine
-// may be busy with other things.
-Test(callstack, a_million_calls_take_the_same_time_on_one_lane_and_on_100000)
-{
-    struct sl_calls one = make_million(1), many = make_million(100000);
-    int64_t best_one = INT64_MAX, best_many = INT64_MAX;
-    for (int turn = 0; turn < 20 && (turn < 3 || 2 * best_many > 3 * best_one); turn++) {
-        int64_t took_one = time_build(&one), took_many = time_build(&many);
-        best_one = took_one < best_one ? took_one : best_one;
-        best_many = took_many < best_many ? took_many : best_many;
-    }
-    cr_log_info("1 lane: %.1f ms, 100,000 lanes: %.1f ms", (double)best_one / 1e6, (double)best_many / 1e6);
-    cr_assert_leq(2 * best_many, 3 * best_one);
-    sl_calls_finish(&one);
-    sl_calls_finish(&many);
+    cr_assert_eq(wrong, 0);
+    cr_assert_eq(sl_call_stack_split(&made.stack, &split), 0);
+    cr_assert_eq(split.lane_count, LANES);
+    for (size_t lane = 0; lane < split.lane_count; lane++)
+        wrong += split.lanes[lane].id != (int64_t)lane || split.lanes[lane].count != PER_LANE;
+    cr_assert_eq(wrong, 0);
+    sl_lane_split_finish(&split);
+    finish(&made);
+    free(times);
+    free(threads);
+    free(tasks);
 }
