@@ -26,7 +26,7 @@ class Many:
         self.program = service.start(service.api("many_tasks"), tasks, alive, pause_ns, stdin=subprocess.PIPE, **env)
 
     def says(self, text):
-        wait_until(lambda: text in self.program.stdout_text or self.program.poll() is not None, 120, f"it says {text}")
+        wait_until(lambda: text in self.program.stdout_text or self.program.poll() is not None, 300, f"it says {text}")
         assert text in self.program.stdout_text, self.program.stderr_text
 
     def goes_on(self):
@@ -80,7 +80,10 @@ def test_very_many_tasks_cost_bounded_memory_and_leave_a_row_each(service):
     assert (row["tasks"], row["produced"]) == (TASKS, 3 * TASKS)
     wait_until(lambda: many.row()["tasks_folded"] == TASKS - KEPT, what="all but the newest are folded")
     listed = service.rows("tasks")
-    assert [task["index"] for task in listed] == list(range(TASKS - KEPT, TASKS)), "the newest are kept"
+    indices = [task["index"] for task in listed]
+    assert len(indices) == KEPT and indices == sorted(set(indices))
+    if not row["lost"]:  # where a ring was full, so that the end of a task was not told, its row came late and stays a round longer
+        assert indices == list(range(TASKS - KEPT, TASKS)), "the newest are kept"
     assert all(task["state"] == "done" and task["steps"] == 2 for task in listed)
     assert service.query("/v1/tasks?limit=1")["trust"]["tasks_folded"] == TASKS - KEPT
     said = service.run(service.lane, "tasks").stderr_text
