@@ -137,6 +137,31 @@ Test(task, the_await_of_a_call_is_the_time_its_task_was_suspended_meanwhile)
     sl_task_finish(task);
 }
 
+Test(task, a_call_that_is_open_before_the_first_step_stays_its_threads)
+{
+    names();
+    sl_enter(a);
+    sl_task_t task = sl_task_create("greenlet", "t", "");
+    sl_task_step_in(task);
+    call(b);
+    sl_exit(a);  // not on this lane
+    sl_task_step_out(task);
+    spin(50000);
+    sl_task_step_in(task);
+    sl_task_step_out(task);
+    sl_exit(a);
+    sl_task_finish(task);
+    struct sl_record of_b = recorded_nth(0, SL_CALL, 0), of_a = recorded_nth(0, SL_CALL, 1);
+    cr_assert_eq(sl_record_task(&of_b), 0);
+    cr_assert_eq(sl_record_parent(&of_b), 0);
+    cr_assert_eq(sl_record_region(&of_a), a);
+    cr_assert_eq(sl_record_task(&of_a), SL_TASK_NONE);
+    cr_assert_eq(sl_record_await(&of_a), 0, "a thread waits for nothing");
+    cr_assert_eq(recorded_ring(0)->unmatched, 1);
+    struct sl_record astray = recorded_nth(0, SL_UNMATCHED, 0);
+    cr_assert_eq(sl_record_task(&astray), 0, "said with the lane it was made on");
+}
+
 // Three jobs on one thread that are all in a region at once and leave it as they entered, first in first out.
 struct interleaved {
     uint64_t before[3], entered[3], inner_sum, outer_sum;  // by readings of our own, inside and outside of ours
