@@ -215,6 +215,7 @@ static int join(struct session *session)
     parameters = client_escape(parameters, "output", session->output);
     parameters = client_escape(parameters, "schema", session->schema == 3 ? "3" : "2");
     parameters = client_escape(parameters, "compress", session->compress ? "1" : "0");
+    parameters = client_escape(parameters, "again", session->run);
     json_t *row = ask(session, "/v1/join", true, client_escape(parameters, "members", members));
     if (!row)
         return -1;

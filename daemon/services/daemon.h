@@ -163,8 +163,15 @@ void sampler_forget(struct client *client);
 struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid);
 struct run *runs_find(const struct daemon *daemon, const char *name, uid_t uid);  // the newest one of that name that `uid` may have
 bool runs_is_called(const struct run *run, const char *name);                     // its id, its key, or the key's last part
-struct run *runs_join(struct daemon *daemon, const char *key, const char *output, uid_t uid, gid_t gid, pid_t pid, uint32_t expected,
-                      char *problem, size_t size);
+// What a `scoped-lane run` asks for.
+struct join {
+    const char *key, *output;
+    const char *again;  // the id of the run it joined at a daemon before us, "" or NULL none
+    uint32_t expected;
+    int schema;
+    bool compress;
+};
+struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid, gid_t gid, pid_t pid, char *problem, size_t size);
 bool runs_leave(struct run *run, pid_t pid);
 void runs_finish(struct run *run);          // ends it now
 // A complete run file as of now, the program unpaused; `done` as in converter.h. 0 or -errno.

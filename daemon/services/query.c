@@ -195,12 +195,11 @@ static int post_join(void *context, struct http_request *request, struct http_re
         http_query_integer(request, "schema", &schema) < 0 || schema < 2 || schema > 3 ||
         http_query_integer(request, "compress", &compress) < 0)
         return http_error(reply, 400, "join takes run=KEY, output=ABSOLUTE PATH, members=N, schema=2 or 3, and compress=1 or 0");
-    struct run *run = runs_join(daemon, key, output, request->peer.uid, request->peer.gid, request->peer.pid,
-                                expected > 0 && expected < 1 << 24 ? (uint32_t)expected : 1, problem, sizeof problem);
+    struct join join = {.key = key, .output = output, .again = http_query(request, "again"), .schema = (int)schema,
+                        .expected = expected > 0 && expected < 1 << 24 ? (uint32_t)expected : 1, .compress = compress != 0};
+    struct run *run = runs_join(daemon, &join, request->peer.uid, request->peer.gid, request->peer.pid, problem, sizeof problem);
     if (!run)
         return http_error(reply, 409, "%s", problem);
-    run->schema = (int)schema;
-    run->compress = compress != 0;
     return reply_run(daemon, request, reply, run);
 }
 
@@ -315,7 +314,7 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
 }
 
 static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
-static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", NULL};
+static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
 

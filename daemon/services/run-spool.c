@@ -161,11 +161,12 @@ void run_spool_drop(struct run *run)
 int run_spool_make(struct run *run)
 {
     char *path = spool_path_of(run);
-    char boot[40], part[16];
+    char boot[40], part[16], form[4];
     procfs_boot_id(boot);
     snprintf(part, sizeof part, "%u", run->part);
+    snprintf(form, sizeof form, "%d%s", run->schema, run->compress ? "z" : "");
     struct spool_run facts = {.created_realtime_ns = clock_ns(CLOCK_REALTIME), .key = run->key, .output = run->output,
-                              .host = run->daemon->host, .boot = boot, .part = part};
+                              .host = run->daemon->host, .boot = boot, .part = part, .form = form};
     memcpy(facts.id, run->id, sizeof facts.id);
     name_spool(run, path);  // first: what a kill leaves has to be found
     as_owner(run);

@@ -158,17 +158,20 @@ struct run *runs_for_client(struct daemon *daemon, const struct client *client, 
     return run;
 }
 
-struct run *runs_join(struct daemon *daemon, const char *key, const char *output, uid_t uid, gid_t gid, pid_t pid, uint32_t expected,
-                      char *problem, size_t size)
+struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid, gid_t gid, pid_t pid, char *problem, size_t size)
 {
-    char *full = alloc_printf("%u:run:%s", (unsigned)uid, key);
+    char *full = alloc_printf("%u:run:%s", (unsigned)uid, join->key);
     struct procfs_stat stat = {0};
-    bool is_new;
-    struct run *run = open_run(daemon, full, uid, gid, &is_new);
+    bool is_new = false;
+    struct run *run = join->again && *join->again ? runs_find(daemon, join->again, uid) : NULL;
+    if (!run)
+        run = open_run(daemon, full, uid, gid, &is_new);
     free(full);
     if (is_new) {
         if (!run->output)
-            run->output = alloc_text(output);
+            run->output = alloc_text(join->output);
+        run->schema = join->schema;
+        run->compress = join->compress;
         if (run_spool_make(run) < 0) {
             snprintf(problem, size, "%s", run->problem);
             run->state = RUN_FAILED;
@@ -178,8 +181,8 @@ struct run *runs_join(struct daemon *daemon, const char *key, const char *output
     procfs_stat((uint32_t)pid, 0, &stat);
     run->members = alloc_resize(run->members, run->member_count + 1, sizeof *run->members);
     run->members[run->member_count++] = (struct member){.pid = pid, .start_time = stat.start_time};
-    if (expected > run->members_expected)
-        run->members_expected = expected;
+    if (join->expected > run->members_expected)
+        run->members_expected = join->expected;
     daemon->had_member = true;
     return run;
 }
@@ -215,6 +218,8 @@ struct run *runs_restore(struct daemon *daemon, struct spool_reader *reader, uid
     memcpy(run->id, reader->run.id, sizeof reader->run.id);
     run->output = alloc_text(reader->run.output);
     run->part = reader->run.part && atoi(reader->run.part) > 0 ? (uint32_t)atoi(reader->run.part) : 1;
+    run->schema = reader->run.form && *reader->run.form == '3' ? 3 : 2;
+    run->compress = reader->run.form && strchr(reader->run.form, 'z');
     run->restored = true;
     run->idle_since_ns = clock_monotonic_ns();
     struct spool_frame frame;

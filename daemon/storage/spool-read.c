@@ -32,7 +32,7 @@ static int map_file(struct spool_reader *reader, const char *path)
 
 static void read_run(struct spool_reader *reader, const struct spool_frame *frame)
 {
-    char **texts[] = {&reader->run.key, &reader->run.output, &reader->run.host, &reader->run.boot, &reader->run.part};
+    char **texts[] = {&reader->run.key, &reader->run.output, &reader->run.host, &reader->run.boot, &reader->run.part, &reader->run.form};
     size_t at = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t length = strnlen(frame->payload + at, frame->length - at);
@@ -77,6 +77,7 @@ void spool_reader_close(struct spool_reader *reader)
     free(reader->run.host);
     free(reader->run.boot);
     free(reader->run.part);
+    free(reader->run.form);
     *reader = (struct spool_reader){0};
 }
 

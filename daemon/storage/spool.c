@@ -46,7 +46,7 @@ static void end(struct spool *spool, size_t payload)
 
 static void put_run(struct spool *spool, const struct spool_run *run)
 {
-    const char *texts[] = {run->key, run->output, run->host, run->boot, run->part};
+    const char *texts[] = {run->key, run->output, run->host, run->boot, run->part, run->form};
     size_t payload = begin(spool, SPOOL_RUN);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = texts[i] ? texts[i] : "";

@@ -22,7 +22,7 @@
 #define SPOOL_VERSION 1
 
 enum spool_type {
-    SPOOL_RUN = 1,      // key, output path, host, boot id, part: texts ended by zeros
+    SPOOL_RUN = 1,      // key, output path, host, boot id, part, form: texts ended by zeros
     SPOOL_PROCESS = 2,  // process_facts, host text
     SPOOL_STRING = 3,   // process, type, id, line, name length, file length: u32; texts
     SPOOL_RECORDS = 4,  // process u32, slot u32, first u64, records
@@ -44,6 +44,7 @@ struct spool_run {
     char *key, *output, *host;
     char *boot;  // the machine's boot: after another one, its ticks mean nothing any more
     char *part;  // "1", continuations "2", …
+    char *form;  // of the run file: schema "2" or "3", with a "z" behind it compressed
 };
 
 // ---- writing

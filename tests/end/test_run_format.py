@@ -1,5 +1,8 @@
 """scoped-lane run --schema and --compress: the run file as it was asked for."""
 
+import os
+import signal
+
 import h5py
 import pytest
 from conftest import wait_until
@@ -39,6 +42,20 @@ def test_a_further_file_of_the_run_and_a_snapshot_are_written_alike(service):
         with h5py.File(service.path / name) as file:
             assert file.attrs["scope_profiler_schema"] == 3
             assert file["events/start_deltas"].compression == "gzip"
+
+
+def test_the_file_is_as_it_was_asked_for_when_its_daemon_was_killed_meanwhile(place):
+    words = [place.lane, "run", "--schema", 3, "--compress", "-o", "run.h5", "--", place.api("pairs"), "-n", CALLS, "-w", "work"]
+    run = place.start(*words, stdin=-1)
+    wait_until(lambda: str(CALLS) in run.stdout_text, what="the calls are made")
+    (daemon,) = [pid for pid in place.processes() if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "scoped-laned"]
+    os.kill(daemon, signal.SIGKILL)
+    run.stdin.close()
+    run.ends()
+    with h5py.File(place.path / "run.h5") as file:
+        assert file.attrs["scope_profiler_schema"] == 3
+        assert file["events/start_deltas"].compression == "gzip"
+    assert RunFile(place.path / "run.h5").calls("work", 0) == CALLS
 
 
 @pytest.mark.parametrize("schema", ["1", "4", "0", "-2"])
