@@ -292,9 +292,10 @@ static void connection_close(struct connection *connection)
         connection->client->socket_poll = NULL;
         connection->client = NULL;
     }
+    if (uv_is_closing((uv_handle_t *)&connection->poll))
+        return;  // it is in the list until the loop comes round
     uv_poll_stop(&connection->poll);
-    if (!uv_is_closing((uv_handle_t *)&connection->poll))
-        uv_close((uv_handle_t *)&connection->poll, connection_closed);
+    uv_close((uv_handle_t *)&connection->poll, connection_closed);
 }
 
 static void send_welcome(struct connection *connection, enum sl_welcome_status status)
