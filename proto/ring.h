@@ -35,6 +35,17 @@ enum sl_loss {
 #define SL_LOSS_NAMES \
     {"ring full", "no ring", "in signal handler", "no row", "too deep", "spool full", "in flight"}
 
+// What earlier run files account for, as the daemon writes it when such a file ends while the process lives on.
+struct sl_accounted {
+    uint64_t produced;  // calls stored, or lost for any reason
+    uint64_t lost[SL_LOST_CLIENT_COUNT];
+    uint64_t unmatched, abandoned, crossing, steps_refused, stale_tasks;
+    uint32_t owner;  // of the ring at tail, SL_RING_FREE none
+    uint32_t parts;  // files that have ended, written last; 0: none, and the rest means nothing
+};
+
+SL_ASSERT_SIZE(sl_accounted, 96);
+
 struct sl_ring {
     // the producer's lines
     uint64_t head;      // records published
@@ -51,13 +62,15 @@ struct sl_ring {
     uint64_t zero0[2];
     // the daemon's lines
     uint64_t tail;  // records consumed
-    uint64_t zero1[15];
+    struct sl_accounted accounted;
+    uint64_t zero1[3];
 };
 
 SL_ASSERT_AT(sl_ring, others, 56);
 SL_ASSERT_AT(sl_ring, unmatched, 64);
 SL_ASSERT_AT(sl_ring, owner, 104);
 SL_ASSERT_AT(sl_ring, tail, 128);
+SL_ASSERT_AT(sl_ring, accounted, 136);
 SL_ASSERT_SIZE(sl_ring, 256);
 
 #define SL_RING_FREE           0xffffffffu

@@ -101,7 +101,8 @@ struct sl_segment {
     uint32_t sleeping;  // 1: the daemon waits, a wake-up is welcome
     uint32_t daemon_pid;
     uint32_t adopted;   // 1 once a daemon reads this segment
-    uint64_t zero3[30];
+    struct sl_accounted accounted;  // of the calls of threads that have no ring
+    uint64_t zero3[18];
 
     // 1024
     struct sl_extent table[SL_TABLE_FIRST];

@@ -31,7 +31,7 @@
 #define SHM_DIRECTORY     "/dev/shm"
 #define UNFINISHED_NS     INT64_C(1000000000)
 #define HELLO_PATIENCE_NS INT64_C(5000000000)
-enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24, BASE_TRIES = 1000 };
+enum { FOREIGN_KEPT = 1024, DESCRIPTORS_KEPT = 24 };
 
 // A connection before and after its client is known.
 struct connection {
@@ -92,55 +92,6 @@ static struct process_facts facts_of(const struct client *client, uid_t uid, gid
                                   .created_realtime_ns = identity->created_realtime_ns};
     memcpy(facts.uuid, identity->uuid, sizeof facts.uuid);
     return facts;
-}
-
-// A ring whose beginning another daemon has: what that one accounted for is taken off. The owner of what lies between its tail and the
-// next THREAD record is the present one only when there is no such record.
-static void take_base(struct client *client, uint32_t number, struct model_slot *slot, uint64_t tail)
-{
-    struct sl_ring *ring = segment_ring(&client->segment, number);
-    int tries = 0;
-    struct ledger now = {.unmatched = sl_load_relaxed(&ring->unmatched), .abandoned = sl_load_relaxed(&ring->abandoned),
-                         .crossing = sl_load_relaxed(&ring->crossing)};
-    for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
-        now.lost[reason] = sl_load_relaxed(&ring->lost[reason]);
-    uint64_t others, head, unread = 0, records = client->segment.slots[number].records;
-    do {  // the two belong together
-        others = sl_load_acquire(&ring->others);
-        head = sl_load_acquire(&ring->head);
-    } while (sl_load_acquire(&ring->others) != others && ++tries < BASE_TRIES);
-    slot->owner = sl_load_relaxed(&ring->owner);
-    for (uint64_t at = tail; at < head && at - tail < records; at++) {
-        const struct sl_record *record = &sl_ring_records(ring)[at & (records - 1)];
-        unread += (uint64_t)sl_record_is_call(record);
-        if (sl_record_kind(record) == SL_THREAD)
-            slot->owner = SL_RING_FREE;
-    }
-    now.stored = head - others - unread;
-    slot->base = (struct ledger){0};
-    model_rebase(&slot->base, &now);
-    spool_put_base(&client->run->spool, client->process->number, number, tail, slot->owner, &slot->base);
-}
-
-// Where to go on in rings that another daemon has drained before us: at the spool's end where there is one (the last tail may
-// not have been moved: then it is now), else at the tails.
-static void start_at_tails(struct client *client)
-{
-    for (uint32_t i = 0; i < client->segment.slot_count; i++) {
-        const struct sl_ring *ring = segment_ring(&client->segment, i);
-        struct model_slot *slot = model_slot(client->process, i);
-        uint64_t tail = sl_load_relaxed(&ring->tail), head = sl_load_acquire(&ring->head);
-        if (slot->next >= tail && slot->next <= head && slot->next > 0) {
-            drain_release(&client->segment, i, slot->next);
-            continue;
-        }
-        bool has_part = client->run->restored && slot->next;  // what this run has of the ring stays; its spool has lost the rest
-        slot->next = tail;
-        if (tail && !has_part)
-            take_base(client, i, slot, tail);
-        else
-            slot->owner = sl_load_relaxed(&ring->owner);
-    }
 }
 
 // The row of the model that it has: a new one, or the one that a daemon before us made for it.
@@ -225,7 +176,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     client->start_time = segment->identity.start_time;
     find_process(client, uid, gid);
     end_earlier_images(client);
-    start_at_tails(client);
+    parts_begin(client);
     watch_pid(client);
     client->run->clients++;
     client->run->idle_since_ns = 0;

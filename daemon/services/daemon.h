@@ -2,6 +2,7 @@
 //
 //    clients.c   who is there: register.sock, the scan for segments, liveness, the end of a process
 //    pump.c      rings, rows and strings of a client into its run's model and spool
+//    parts.c     where one run file of a process ends and the next one begins
 //    sampler.c   CPU time of threads from /proc
 //    runs.c      which run a process belongs to, when a run ends, the converter
 //    background.c  what would hold up the loop
@@ -154,6 +155,10 @@ void client_close(struct client *client);            // the process is over and 
 // ---- pump.c
 bool pump_client(struct client *client, bool last);  // true when it found something; last: everything, open calls too
 void pump_all(struct daemon *daemon);
+
+// ---- parts.c
+void parts_begin(struct client *client);  // adopted: where its rings go on, and what earlier files account for
+void parts_end(struct client *client);    // its run has ended and it lives: what the files so far account for
 
 // ---- sampler.c
 void sampler_run(struct daemon *daemon, bool busy_only);  // all threads, or those with many calls since their last sample

@@ -362,7 +362,13 @@ static void count_in_flight(struct ledger *ledger)
     ledger->lost[SL_LOST_IN_FLIGHT] = ledger->produced > known ? ledger->produced - known : 0;
 }
 
-static void pump_ledgers(struct client *client, bool spool_them)
+// What a file accounts for when it ends, while the process goes on: a call that was begun is for the next one.
+static void cut_ledger(struct ledger *ledger)
+{
+    ledger->produced = ledger->stored + model_lost(ledger);
+}
+
+static void pump_ledgers(struct client *client, bool spool_them, bool last)
 {
     struct model_process *process = client->process;
     for (uint32_t i = 0; i < client->segment.slot_count; i++) {
@@ -371,6 +377,8 @@ static void pump_ledgers(struct client *client, bool spool_them)
         struct model_slot *slot = model_slot(process, i);
         if (client->gone)
             count_in_flight(&slot->ledger);
+        else if (last)
+            cut_ledger(&slot->ledger);
         if (spool_them)
             spool_put_ledger(&client->run->spool, process->number, i, &slot->ledger);
     }
@@ -381,6 +389,8 @@ static void pump_ledgers(struct client *client, bool spool_them)
     model_set_ledger(process, FACTS_ELSEWHERE, &elsewhere);
     if (client->gone)
         count_in_flight(&process->elsewhere);
+    else if (last)
+        cut_ledger(&process->elsewhere);
     if (spool_them)
         spool_put_ledger(&client->run->spool, process->number, FACTS_ELSEWHERE, &process->elsewhere);
     TESTPOINT(ledgers_read);
@@ -490,7 +500,7 @@ static void put_what_is_known(struct client *client)
 static void pump_tables(struct client *client, bool last)
 {
     int64_t now_ns = clock_monotonic_ns();
-    pump_ledgers(client, is_due(&client->ledger_ns, now_ns, LEDGER_PERIOD_MS, last));
+    pump_ledgers(client, is_due(&client->ledger_ns, now_ns, LEDGER_PERIOD_MS, last), last);
     pump_status(client);
     bool astray = client->unmatched_said < client->process->unmatched_count && client->unmatched_said < ASTRAY_SAID;
     if (is_due(&client->open_ns, now_ns, astray ? ASTRAY_PERIOD_MS : OPEN_PERIOD_MS, last)) {
@@ -516,7 +526,7 @@ bool pump_client(struct client *client, bool last)
     }
     if (stuck) {
         if (!client->gone)  // then what its rings still hold would look like calls in flight
-            pump_ledgers(client, false);
+            pump_ledgers(client, false, false);
         return false;
     }
     bool found = pump_strings(client);

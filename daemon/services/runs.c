@@ -303,11 +303,17 @@ void runs_continue(struct client *client)
     move_client(client, next);
 }
 
-static void keep_the_living(struct run *run)
+static void keep_the_living(struct run *run, bool written)
 {
-    for (struct client *client = run->daemon->clients; client; client = client->next)
-        if (client->run == run && !run->daemon->ending)  // at our end it stays in its segment, for the next daemon
+    for (struct client *client = run->daemon->clients; client; client = client->next) {
+        if (client->run != run)
+            continue;
+        if (written)
+            parts_end(client);
+        TESTPOINT(part_ended);
+        if (!run->daemon->ending)  // at our end it stays in its segment, for the next daemon
             runs_continue(client);
+    }
 }
 
 void runs_finish(struct run *run)
@@ -328,7 +334,7 @@ void runs_finish(struct run *run)
     int result = runs_flush(run);
     TESTPOINT(run_ended);
     run->state = RUN_CONVERTING;
-    keep_the_living(run);
+    keep_the_living(run, result == 0);
     TESTPOINT(living_kept);
     if (!run->has_spool) {
         run->state = RUN_FAILED;
