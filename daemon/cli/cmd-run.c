@@ -61,6 +61,7 @@ struct session {
     bool is_private;
     bool is_first;           // we started the daemon, or are the first to join at the service: the one who reports
     char run[32];            // its id at the daemon
+    char first_run[32];      // that of the first daemon, before one was killed
 };
 
 // ---- which daemon
@@ -220,6 +221,8 @@ static int join(struct session *session)
     if (!row)
         return -1;
     snprintf(session->run, sizeof session->run, "%s", json_string_value(json_object_get(row, "run")));
+    if (!*session->first_run)
+        snprintf(session->first_run, sizeof session->first_run, "%s", session->run);
     session->is_first = session->is_first || json_integer_value(json_object_get(row, "members")) == 1;
     json_decref(row);
     return 0;
@@ -399,6 +402,19 @@ static json_t *wait_for_file(struct session *session)
     }
 }
 
+// A daemon that was killed when the file was there and the spool gone: the next one has nothing of the run. The file has.
+static void hear_the_file(const struct session *session, json_t *row)
+{
+    const char *state = json_string_value(json_object_get(row, "state"));
+    struct output_tally tally;
+    if (!state || strcmp(state, "published") != 0 || json_integer_value(json_object_get(row, "processes")) ||
+        !output_tally(session->output, session->first_run, &tally))
+        return;
+    json_object_set_new(row, "processes", json_integer(tally.processes));
+    json_object_set_new(row, "stored", json_integer(tally.stored));
+    json_object_set_new(row, "lost", json_integer(tally.lost));
+}
+
 static int64_t number_of(const json_t *row, const char *key)
 {
     return json_integer_value(json_object_get(row, key));
@@ -450,6 +466,7 @@ static int run(const struct command_line *line)
     if (places_listens(session.rundir))
         leave(&session);
     json_t *row = wait_for_file(&session);
+    hear_the_file(&session, row);
     int outcome = report(&session, row, line->operands[0]);
     json_decref(row);
     free(session.preload);

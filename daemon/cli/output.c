@@ -31,6 +31,30 @@ static int expect_run_file(void *context)
     return 0;
 }
 
+static int64_t sum_of(const struct sl_table *table, const char *name)
+{
+    const struct sl_table_column *column = sl_table_column(table, name);
+    int64_t sum = 0;
+    for (size_t i = 0; column && column->integers && i < table->rows; i++)
+        sum += column->integers[i];
+    return sum;
+}
+
+bool output_tally(const char *path, const char *run, struct output_tally *tally)
+{
+    char why[SL_RUN_ERROR_MAX];
+    const struct sl_table *table = NULL;
+    struct sl_run *file;
+    if (sl_run_open(&file, path, why) < 0)
+        return false;
+    const char *id = sl_run_fact_text(file, "run");
+    bool is_ours = id && strcmp(id, run) == 0 && sl_run_table(file, "processes", &table, why) == 0 && table;
+    if (is_ours)
+        *tally = (struct output_tally){(int64_t)table->rows, sum_of(table, "stored"), sum_of(table, "lost")};
+    sl_run_close(file);
+    return is_ours;
+}
+
 int output_settle(const char *named, char output[OUTPUT_PATH_MAX])
 {
     char directory[4096];

@@ -453,6 +453,7 @@ void facts_write_metadata(const struct convert_facts *facts, struct model *model
     int64_t ranks = 0, finalize = reader->end_ns;
     const struct model_process *first = model->process_count ? model->processes[0] : NULL;
     struct utsname system;
+    char id[17];
     for (uint32_t p = 0; p < model->process_count; p++) {
         const struct model_process *process = model->processes[p];
         if (process->file_rank >= ranks)
@@ -478,6 +479,8 @@ void facts_write_metadata(const struct convert_facts *facts, struct model *model
     runwrite_metadata_int(w, "omp_num_threads", 1);
     if (finalize >= 0)
         runwrite_metadata_int(w, "finalize_time_ns", finalize);
+    snprintf(id, sizeof id, "%.16s", (const char *)reader->run.id);
+    runwrite_fact_text(w, "run", id);
     runwrite_fact_int(w, "clock_error_ns", model->clock.error_ns);
     runwrite_fact_int(w, "clock_stretches", model->clock.stretches);
 }

@@ -203,6 +203,8 @@ def by_run(story):
     if story.killer.program.returncode != 0:  # its converter was killed
         assert "the spool" in story.killer.program.stderr_text, story.killer.program.stderr_text
         corner.command("salvage")
+    else:
+        assert "calls of 1 process" in story.killer.program.stderr_text, story.killer.program.stderr_text
     left = [p for p in corner.rundir.glob("*") if p.name not in ("spools", "lock")]
     explained = json.loads(corner.command("gc", "-n", "--json")) if left else []
     assert {str(path) for path in left} <= {row["path"] for row in explained}, (left, explained)
