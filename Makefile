@@ -1,5 +1,5 @@
 # scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make deps, make bench,
-# make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
+# make torture, make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
 # build further trees beside obj/release. Settings first (config.mak may set them too), rules below.
 -include config.mak
 
@@ -14,6 +14,7 @@ CFLAGS  ?= -O2 -g
 SETARCH ?= setarch -R
 JOBS    ?= $(shell nproc)
 FUZZ_SECONDS ?= 10
+KILLS   ?= 1000
 
 VERSION := 0.1.0
 
@@ -215,6 +216,10 @@ scripts: programs
 end: programs
 	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(PYTEST)
 
+# Programs, daemons and converters killed at random under load: 1,000 of them take an hour; make check has 50.
+torture: programs
+	$(Q)SL_BUILD=$(abspath $(O)) SL_TORTURE=$(KILLS) .venv/bin/python -m pytest -c tests/pytest.ini tests/end/test_torture.py $(PYTEST)
+
 # Criterion does not see what a test's process says when it ends: a leak. Whatever is reported fails the stage.
 asan:
 	$(Q)rm -f obj/asan/report.*
@@ -274,7 +279,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs demo check bench deps run-demo run-check run-bench $(stages) run-tsan run-fuzz install uninstall clean
+.PHONY: all examples programs demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

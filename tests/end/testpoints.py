@@ -66,8 +66,8 @@ def count_hits(place, elf, *words, follow=False, deadline=120, **env):
 
 
 class Corner(Place):
-    """A place among others that are tested at the same time: only segments that name its runtime directory, or have no name
-    yet and are of a process it started, are its own."""
+    """A place among others that are tested at the same time: only segments that name its runtime directory, or one in it, or have
+    no name yet and are of a process it started, are its own."""
 
     def segments(self, directory=SHM):
         found = []
@@ -78,7 +78,8 @@ class Corner(Place):
             except FileNotFoundError:
                 continue
             named = head[368:480].rstrip(b"\0").decode()
-            if named == str(self.rundir) or (not named and int(path.name.split(".")[2]) in self.pids):
+            is_ours = named == str(self.rundir) or named.startswith(f"{self.rundir}/")
+            if is_ours or (not named and int(path.name.split(".")[2]) in self.pids):
                 found.append(path)
         return found
 
