@@ -44,6 +44,7 @@ static const struct command_option options[] = {
     COMMAND_OPTION_OUTPUT("the run file to write (default: scoped-lane.h5)"),
     {.name = "schema", .argument = "2|3", .kind = COMMAND_INTEGER, .help = "of the run file: absolute times (default), or gaps and durations"},
     {.name = "compress", .help = "compress the run file"},
+    {.name = "require-complete", .help = "fail when calls are missing from the run file"},
     {.name = "all-threads", .help = "know each thread from its start, also one that records nothing"},
     COMMAND_OPTION_RUNDIR,
     {0},
@@ -56,6 +57,7 @@ struct session {
     int members;             // commands a launcher starts beside us
     int64_t schema;
     bool compress;
+    bool require_complete;
     char *preload;           // the new LD_PRELOAD; NULL: as it is
     char rundir[RUNDIR_PATH_MAX];
     bool is_private;
@@ -420,6 +422,7 @@ static int64_t number_of(const json_t *row, const char *key)
     return json_integer_value(json_object_get(row, key));
 }
 
+// Says what came of it. COMMAND_FAILED where there is no file, or where it has not all that it was required to have.
 static int report(const struct session *session, const json_t *row, const char *command)
 {
     const char *state = json_string_value(json_object_get(row, "state")), *problem = json_string_value(json_object_get(row, "problem"));
@@ -428,27 +431,30 @@ static int report(const struct session *session, const json_t *row, const char *
         say("cannot write the run file %s: %s", file ? file : session->output, problem ? problem : "the daemon has gone; see its spool beside it");
         return COMMAND_FAILED;
     }
+    int64_t processes = number_of(row, "processes"), lost = number_of(row, "lost");
+    bool is_complete = processes && !lost && !unable;
+    int outcome = session->require_complete && !is_complete ? COMMAND_FAILED : COMMAND_DONE;
     if (!session->is_first)
-        return COMMAND_DONE;
+        return outcome;
     if (unable)
         say("%" PRId64 " process(es) recorded nothing: %s", number_of(row, "unable"), unable);
-    int64_t processes = number_of(row, "processes"), lost = number_of(row, "lost");
     if (!processes) {
         if (!unable)
             say("nothing was recorded: no process of %s uses libscoped_lane", command);
-        return COMMAND_DONE;
+        return outcome;
     }
     char loss[64] = "none lost";
     if (lost)
         snprintf(loss, sizeof loss, "%" PRId64 " LOST", lost);
     say("%s: %" PRId64 " calls of %" PRId64 " process%s, %s", file, number_of(row, "stored"), processes, processes == 1 ? "" : "es", loss);
-    return COMMAND_DONE;
+    return outcome;
 }
 
 static int run(const struct command_line *line)
 {
     struct session session = {.rundir_option = command_text(line, "rundir"), .schema = command_integer(line, "schema", 2),
-                              .compress = command_given(line, "compress")};
+                              .compress = command_given(line, "compress"),
+                              .require_complete = command_given(line, "require-complete")};
     if (session.schema != 2 && session.schema != 3) {
         say("--schema is 2 or 3, not %" PRId64, session.schema);
         return COMMAND_MISUSED;
@@ -481,7 +487,8 @@ const struct command command_run = {
     .stops_at_operand = true,
     .summary = "run a command and record it into a run file",
     .details = "Uses the service where one listens, else a daemon of its own. Ends with the command's exit status (128 + the\n"
-               "signal's number where one ended it), or 1 when the run file could not be written. Works inside a launcher too:\n"
+               "signal's number where one ended it), or 1 when the run file could not be written, or has not every call although\n"
+               "that was required. Works inside a launcher too:\n"
                "mpirun -n 4 scoped-lane run ./app makes one file.",
     .options = options,
     .function = run,

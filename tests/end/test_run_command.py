@@ -53,3 +53,16 @@ def test_the_service_publishes_what_it_has_when_it_is_asked_to_end(service, numb
     assert not os.path.exists(service.rundir / "query.sock")
     pairs.stdin.close()
     pairs.ends()
+
+
+def test_what_is_missing_is_an_exit_status_where_all_is_required(place):
+    def run(*words, status, **env):
+        return place.run(place.lane, "run", "--require-complete", "--", *words, status=status, **env).stderr_text
+
+    many = [place.api("pairs"), "-n", 300_000, "work"]
+    assert "none lost" in run(place.api("pairs"), "-n", 100, "work", status=0)
+    assert "LOST" in run(*many, status=1, SCOPED_LANE_RING="16K")  # room for 512 calls
+    assert "LOST" in place.run(place.lane, "run", "--", *many, status=0, SCOPED_LANE_RING="16K").stderr_text
+    assert "1 process(es) recorded nothing" in run(*many, status=1, SCOPED_LANE_SHM_DIR=place.path / "not there")
+    assert "nothing was recorded" in run("true", status=1)
+    run("sh", "-c", "exit 3", status=1)
