@@ -16,7 +16,7 @@
 #include "storage/convert.h"
 
 static const char usage[] =
-    "usage: scoped-laned [--rundir DIR] [--output DIR] [--spool DIR] [--spool-limit SIZE] [--config FILE] [-v]\n"
+    "usage: scoped-laned [--rundir DIR] [--output DIR] [--spool DIR] [--spool-limit SIZE] [--quota SIZE] [--config FILE] [-v]\n"
     "\n"
     "Collects what programs linked with libscoped_lane record, answers queries, and writes run files.\n"
     "Stays in the foreground; says \"ready\" on stderr when it is.\n"
@@ -25,6 +25,7 @@ static const char usage[] =
     "  --output DIR        where run files go (default: the first process's working directory)\n"
     "  --spool DIR         where spools lie (default: beside the run file)\n"
     "  --spool-limit SIZE  of one run's spool (default: 16G, or half of what is free)\n"
+    "  --quota SIZE        of a user's segments whose process and daemon are gone (default: a quarter of /dev/shm)\n"
     "  --config FILE       an ini file with a key for each long option\n"
     "  -v, --verbose       say more\n"
     "  --version, --help\n";
@@ -34,6 +35,7 @@ enum option_key {
     KEY_OUTPUT,
     KEY_SPOOL,
     KEY_SPOOL_LIMIT,
+    KEY_QUOTA,
     KEY_CONFIG,
     KEY_VERSION,
     KEY_HELP,
@@ -52,6 +54,7 @@ static const struct option long_options[] = {
     {"output", required_argument, NULL, KEY_OUTPUT},
     {"spool", required_argument, NULL, KEY_SPOOL},
     {"spool-limit", required_argument, NULL, KEY_SPOOL_LIMIT},
+    {"quota", required_argument, NULL, KEY_QUOTA},
     {"config", required_argument, NULL, KEY_CONFIG},
     {"verbose", no_argument, NULL, 'v'},
     {"version", no_argument, NULL, KEY_VERSION},
@@ -86,9 +89,9 @@ static bool set(struct settings *settings, const char *name, const char *value)
         settings->daemon.spool = value;
     } else if (strcmp(name, "verbose") == 0) {
         say_verbose = strcmp(value, "no") != 0 && strcmp(value, "0") != 0;
-    } else if (strcmp(name, "spool-limit") == 0) {
-        if (files_parse_size(value, &settings->daemon.spool_limit) < 0) {
-            snprintf(settings->problem, sizeof settings->problem, "spool-limit \"%s\" is no size; 512M and 16G are", value);
+    } else if (strcmp(name, "spool-limit") == 0 || strcmp(name, "quota") == 0) {
+        if (files_parse_size(value, *name == 'q' ? &settings->daemon.quota : &settings->daemon.spool_limit) < 0) {
+            snprintf(settings->problem, sizeof settings->problem, "%s \"%s\" is no size; 512M and 16G are", name, value);
             return false;
         }
     } else {
@@ -178,6 +181,7 @@ int main(int argc, char **argv)
         case KEY_OUTPUT:
         case KEY_SPOOL:
         case KEY_SPOOL_LIMIT:
+        case KEY_QUOTA:
             break;  // after the file, which they overrule
         case KEY_CONFIG:
             config = optarg;
@@ -228,7 +232,7 @@ int main(int argc, char **argv)
         return 2;
     optind = 1;
     for (int index = 0; (key = getopt_long(argc, argv, ":v", long_options, &index)) != -1; index = 0)
-        if (key >= KEY_RUNDIR && key <= KEY_SPOOL_LIMIT && !set(&settings, long_options[key - KEY_RUNDIR].name, optarg))
+        if (key >= KEY_RUNDIR && key <= KEY_QUOTA && !set(&settings, long_options[key - KEY_RUNDIR].name, optarg))
             return misuse("%s", settings.problem);
     if (check_directory("output", &settings.daemon.output) < 0 || check_directory("spool", &settings.daemon.spool) < 0)
         return 1;

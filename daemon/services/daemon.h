@@ -3,6 +3,7 @@
 //    clients.c   who is there: register.sock, the scan for segments, liveness, the end of a process
 //    pump.c      rings, rows and strings of a client into its run's model and spool
 //    parts.c     where one run file of a process ends and the next one begins
+//    leftovers.c segments of the dead, bounded
 //    sampler.c   CPU time of threads from /proc
 //    runs.c      which run a process belongs to, when a run ends, the converter
 //    background.c  what would hold up the loop
@@ -30,6 +31,7 @@ struct daemon_options {
     const char *output;   // directory of service runs; NULL: the first process's working directory
     const char *spool;    // directory of spools; NULL: beside the output
     uint64_t spool_limit;  // bytes per run; 0: the smaller of 16 GiB and half of what is free
+    uint64_t quota;        // bytes of a user's segments whose process and daemon are gone; 0: a quarter of /dev/shm
     const char *config;
     bool private_mode;    // started by `scoped-lane run`: ends when its members have gone and their run is published
     bool salvage;         // makes files of what lies here, and ends
@@ -139,6 +141,7 @@ struct daemon {
     char last_refusal[512];
     int exit_status;
     bool had_member;
+    int64_t leftovers_ns;        // when they were last looked at
 };
 
 // ---- service.c
@@ -159,6 +162,9 @@ void pump_all(struct daemon *daemon);
 // ---- parts.c
 void parts_begin(struct client *client);  // adopted: where its rings go on, and what earlier files account for
 void parts_end(struct client *client);    // its run has ended and it lives: what the files so far account for
+
+// ---- leftovers.c
+void leftovers_bound(struct daemon *daemon);  // once a minute: removes the oldest of what is beyond a user's quota
 
 // ---- sampler.c
 void sampler_run(struct daemon *daemon, bool busy_only);  // all threads, or those with many calls since their last sample

@@ -178,6 +178,7 @@ static void on_second(uv_timer_t *timer)
     struct daemon *daemon = timer->data;
     add_anchor(daemon);
     clients_scan(daemon);
+    leftovers_bound(daemon);
     restore_check(daemon);
     if (daemon->options.salvage || (!daemon->ending && private_is_done(daemon, clock_monotonic_ns())))
         service_end(daemon);
