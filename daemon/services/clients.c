@@ -94,8 +94,8 @@ static struct process_facts facts_of(const struct client *client, uid_t uid, gid
     return facts;
 }
 
-// The row of the model that it has: a new one, or the one that a daemon before us made for it.
-static void find_process(struct client *client, uid_t uid, gid_t gid)
+// The row of the model that it has: a new one, or the one that a daemon before us made for it. Is it new?
+static bool find_process(struct client *client, uid_t uid, gid_t gid)
 {
     struct daemon *daemon = client->daemon;
     client->process = restore_find(daemon, client->segment.identity.uuid, uid, &client->run);
@@ -103,17 +103,18 @@ static void find_process(struct client *client, uid_t uid, gid_t gid)
         client->run->clients++;
         runs_continue(client);
         client->run->clients--;  // whoever adopts it counts it
-        return;
+        return false;
     }
     if (client->process) {
         client->process->status.state = PROCESS_LIVE;
-        return;
+        return false;
     }
     client->run = runs_for_client(daemon, client, uid, gid);
     struct process_facts facts = facts_of(client, uid, gid);
     client->process = model_add_process(&client->run->model, &facts);
     client->process->host = alloc_text(daemon->host);
     spool_put_process(&client->run->spool, client->process);
+    return true;
 }
 
 static void watch_pid(struct client *client)
@@ -174,9 +175,9 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     client->socket = -1;
     client->pid = pid;
     client->start_time = segment->identity.start_time;
-    find_process(client, uid, gid);
+    bool is_new = find_process(client, uid, gid);
     end_earlier_images(client);
-    parts_begin(client);
+    parts_begin(client, is_new);
     watch_pid(client);
     client->run->clients++;
     client->run->idle_since_ns = 0;

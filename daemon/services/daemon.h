@@ -160,8 +160,9 @@ bool pump_client(struct client *client, bool last);  // true when it found somet
 void pump_all(struct daemon *daemon);
 
 // ---- parts.c
-void parts_begin(struct client *client);  // adopted: where its rings go on, and what earlier files account for
-void parts_end(struct client *client);    // its run has ended and it lives: what the files so far account for
+// Adopted: where its rings go on, and what earlier files account for. Is its process new to the run, or was it in the run's spool?
+void parts_begin(struct client *client, bool is_new);
+void parts_end(struct client *client);  // its run has ended and it lives: what the files so far account for
 
 // ---- leftovers.c
 void leftovers_bound(struct daemon *daemon);  // once a minute: removes the oldest of what is beyond a user's quota
