@@ -27,6 +27,18 @@ static bool is_this_boot(const struct spool_reader *reader)
     return procfs_boot_id(boot) == 0 && reader->run.boot && strcmp(boot, reader->run.boot) == 0;
 }
 
+// Nobody knows when: the machine was gone before its processes were.
+static void end_with_the_machine(struct run *run)
+{
+    for (uint32_t i = 0; i < run->model.process_count; i++) {
+        struct model_process *process = run->model.processes[i];
+        if (process->status.state >= PROCESS_ENDED)
+            continue;
+        process->status.state = PROCESS_VANISHED;
+        spool_put_status(&run->spool, process->number, &process->status);
+    }
+}
+
 // Goes on with a spool. A run that had ended already, or that another boot made, only needs its file.
 static void go_on(struct daemon *daemon, struct spool_reader *reader, const char *path, const struct stat *status)
 {
@@ -42,6 +54,8 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
     run->has_spool = true;
     say("run %s goes on: %s, %zu bytes%s", run->id, path, reader->at, torn ? " (what followed was torn, and is cut off)" : "");
     run->sealed = reader->end_ns != SL_UNKNOWN || !is_this_boot(reader);
+    if (!is_this_boot(reader))
+        end_with_the_machine(run);
 }
 
 static void restore_one(struct daemon *daemon, const char *link)

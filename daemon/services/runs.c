@@ -329,8 +329,10 @@ void runs_finish(struct run *run)
         if (client->gone)  // nothing of it is to come; it has no place in a continuation
             client_close(client);
     }
-    run_spool_anchors(run);
-    spool_put_end(&run->spool, clock_monotonic_ns());
+    if (!run->sealed) {  // the clock of another boot is another
+        run_spool_anchors(run);
+        spool_put_end(&run->spool, clock_monotonic_ns());
+    }
     int result = runs_flush(run);
     TESTPOINT(run_ended);
     run->state = RUN_CONVERTING;
