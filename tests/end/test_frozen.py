@@ -1,12 +1,14 @@
-"""A daemon that is stopped for a while: the program never waits for it, what did not fit is counted, and recording goes on."""
+"""A daemon that is stopped for a while: the program never waits for it, what did not fit is counted, and recording goes on. A program
+that is stopped costs the others nothing."""
 
 import os
 import signal
+import subprocess
 import time
 
-import pytest
 from conftest import wait_until
-from fullspeed import LONG, finish, settled, workers
+from fullspeed import LONG, finish, published, settled, workers
+from load import Books, Load
 from runfile import RunFile
 
 RATE = 10**6
@@ -46,3 +48,22 @@ def test_a_program_at_full_pace_does_not_feel_a_daemon_that_is_stopped_and_is_re
     (process,) = file.table("processes")
     assert (process["produced"], process["stored"], process["lost"]) == (pairs, row["stored"], row["lost"])
     assert {(loss["reason"], loss["count"]) for loss in file.table("loss")} == {("ring full", row["lost"])}
+
+
+def test_a_program_that_is_stopped_costs_nobody_anything(service):
+    """It is stopped at a random moment of full load, three times; in the end it is killed like that."""
+    frozen = service.start(service.api("load"), "-t", 3, stdin=subprocess.PIPE, SCOPED_LANE_RUN="frozen")
+    path = service.tallies / f"{frozen.pid}.load"
+    for calls in (300, 600, 900):
+        wait_until(lambda: path.exists() and Load(path).done > calls * 100, what="it is under way")
+        frozen.send_signal(signal.SIGSTOP)
+        other = service.start(service.api("pairs"), "-n", calls, "-w", "work", stdin=subprocess.PIPE, SCOPED_LANE_RUN=f"with-{calls}")
+        wait_until(lambda: [row["stored"] for row in service.rows(f"processes?pid={other.pid}")] == [calls], what="another is recorded")
+        finish(other)
+        assert RunFile(published(service, f"with-{calls}")).calls("work", 0) == calls
+        assert {row["state"] for row in service.rows(f"processes?pid={frozen.pid}")} == {"live"}
+        if calls < 900:
+            frozen.send_signal(signal.SIGCONT)
+    frozen.kill()
+    frozen.wait()
+    Books([published(service, "frozen")]).agree(Load(path))
