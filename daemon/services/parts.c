@@ -2,6 +2,7 @@
 // the daemon writes into the segment what the files so far account for, ring by ring; whoever begins the next part takes that off the
 // producer's counters. So what is lost while no daemon is there is lost in the next part, and no call is in two.
 #include "base/say.h"
+#include "base/testpoint.h"
 #include "core/drain.h"
 #include "services/daemon.h"
 
@@ -15,6 +16,7 @@ static void write_accounted(struct sl_accounted *to, const struct ledger *ledger
     uint32_t parts = sl_load_relaxed(&to->parts);
     sl_store_relaxed(&to->parts, 0);
     sl_compiler_barrier();
+    TESTPOINT(accounts_opened);
     sl_store_relaxed(&to->produced, ledger->produced);
     for (int reason = 0; reason < SL_LOST_CLIENT_COUNT; reason++)
         sl_store_relaxed(&to->lost[reason], ledger->lost[reason]);
@@ -25,6 +27,7 @@ static void write_accounted(struct sl_accounted *to, const struct ledger *ledger
     sl_store_relaxed(&to->stale_tasks, ledger->stale_tasks);
     sl_store_relaxed(&to->owner, owner);
     sl_store_release(&to->parts, parts + 1);
+    TESTPOINT(accounts_closed);
 }
 
 void parts_end(struct client *client)
