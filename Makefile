@@ -121,7 +121,7 @@ $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
 
 # The library that reads run files, for other programs: the same objects that the command has, public names only.
 run_sources := $(addprefix daemon/storage/,h5.c column.c callstack.c jsonlist.c runread.c runindex.c runlegacy.c runcalls.c runcolumns.c \
-	runlanes.c runowntables.c) $(addprefix daemon/base/,alloc.c buffer.c utf8.c)
+	runlanes.c runowntables.c) $(addprefix daemon/base/,alloc.c buffer.c json.c utf8.c)
 $(O)/lib/libscoped_lane_run.a: $(call objects,$(run_sources))
 	@mkdir -p $(@D)
 	$(Q)$(LD) -r $^ -o $(@D)/scoped_lane_run.o && $(OBJCOPY) --wildcard --keep-global-symbol='sl_*' $(@D)/scoped_lane_run.o

@@ -15,7 +15,7 @@
 
 _Static_assert(sizeof(h5_id) == sizeof(hid_t), "h5_id carries HDF5's ids");
 
-enum { TEXT_BATCH = 1024, DEFLATE_LEVEL = 4 };
+enum { TEXT_BATCH = 1024, DEFLATE_LEVEL = 4, ATTRIBUTE_TEXTS_MOST = 1 << 16 };
 
 // -- errors -----------------------------------------------------------------------------------------------------------
 
@@ -646,6 +646,62 @@ int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value,
         H5Sclose(space);
     H5Aclose(attribute);
     return result;
+}
+
+// Each is ended by a zero.
+static int collect_texts(hid_t attribute, hid_t type, size_t count, struct buffer *texts, struct h5_error *error)
+{
+    bool variable = H5Tis_variable_str(type) > 0;
+    size_t width = variable ? sizeof(char *) : H5Tget_size(type);
+    char *values = calloc(count + 1, width + 1);
+    if (!values)
+        return fail(error, -ENOMEM, strerror(ENOMEM));
+    int result = H5Aread(attribute, type, values) < 0 ? fail_hdf5(error, -EINVAL) : 0;
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        char *place = values + i * width, *text = place;
+        if (variable)
+            memcpy(&text, place, sizeof text);
+        if (text)
+            buffer_append(texts, text, variable ? strlen(text) : strnlen(text, width));
+        buffer_append(texts, "", 1);
+        if (variable)
+            H5free_memory(text);
+    }
+    free(values);
+    return result;
+}
+
+static int list_texts(hid_t object, const char *name, struct buffer *texts, struct h5_error *error)
+{
+    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+    if (attribute < 0)
+        return fail_hdf5(error, -EINVAL);
+    hid_t space = H5Aget_space(attribute), type = H5Aget_type(attribute);
+    hssize_t count = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
+    int result;
+    if (type < 0 || count < 0)
+        result = fail_hdf5(error, -EINVAL);
+    else if (H5Tget_class(type) != H5T_STRING || count > ATTRIBUTE_TEXTS_MOST)
+        result = fail(error, -EINVAL, "it does not hold texts");
+    else
+        result = collect_texts(attribute, type, (size_t)count, texts, error);
+    if (type >= 0)
+        H5Tclose(type);
+    if (space >= 0)
+        H5Sclose(space);
+    H5Aclose(attribute);
+    return result;
+}
+
+int h5_attribute_texts(h5_id object, const char *name, bool (*each)(void *context, const char *text), void *context,
+                       struct h5_error *error)
+{
+    struct buffer texts = {0};
+    if (H5Aexists(object, name) <= 0) {
+        H5Eclear2(H5E_DEFAULT);
+        return 0;
+    }
+    return tell(&texts, list_texts(object, name, &texts, error), each, context);
 }
 
 static herr_t collect_attribute(hid_t object, const char *name, const H5A_info_t *info, void *names)

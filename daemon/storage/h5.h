@@ -131,6 +131,10 @@ struct h5_attribute {
 };
 int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value, struct h5_error *error);
 
+// Calls `each` for the texts of an attribute that is an array of them, as h5_children; for none where there is no such attribute.
+int h5_attribute_texts(h5_id object, const char *name, bool (*each)(void *context, const char *text), void *context,
+                       struct h5_error *error);
+
 // Calls `each` for the names of the attributes, as h5_children.
 int h5_attributes(h5_id object, bool (*each)(void *context, const char *name), void *context, struct h5_error *error);
 

@@ -72,14 +72,18 @@ static int check_json(struct sl_run *run, const char *column, const char *text, 
     return 0;
 }
 
-static int check_json_column(struct sl_run *run, struct columns *columns, const char *name, bool per_call)
+static int load_json_column(struct sl_run *run, struct columns *columns, const char *name, bool per_call, struct run_texts *texts)
 {
-    struct run_texts texts = {0};
-    int result = run_load_texts(run, columns->group, index_name, name, &columns->length, RUN_REPAIR, &texts);
+    int result = run_load_texts(run, columns->group, index_name, name, &columns->length, RUN_REPAIR, texts);
     for (uint64_t i = 0; result == 0 && i < columns->length; i++)
-        result = check_json(run, name, texts.texts[i], (uint64_t)columns->counts[i], per_call);
-    run_texts_finish(&texts);
+        result = check_json(run, name, texts->texts[i], (uint64_t)columns->counts[i], per_call);
     return result;
+}
+
+// Of a row: none, "" and null are the empty list.
+static const char *json_list(const struct run_texts *texts, uint64_t i)
+{
+    return texts->texts && json_list_length(texts->texts[i]) > 0 ? texts->texts[i] : "[]";
 }
 
 // -- columnar ---------------------------------------------------------------------------------------------------------
@@ -105,9 +109,9 @@ static int load_columnar(struct sl_run *run, struct columns *columns)
         result = run_load_texts(run, columns->group, index_name, "source_texts", &columns->length, RUN_REPAIR, &texts);
     run_texts_finish(&texts);
     if (result == 0)
-        result = check_json_column(run, columns, "tags", false);
+        result = load_json_column(run, columns, "tags", false, &run->tags);
     if (result == 0 && h5_exists(columns->group, "event_metadata"))
-        result = check_json_column(run, columns, "event_metadata", true);
+        result = load_json_column(run, columns, "event_metadata", true, &run->call_metadata);
     if (result == 0 && h5_exists(columns->group, "summary_statistics"))
         result = load_summaries(run, columns);
     return result;
@@ -279,6 +283,8 @@ static int take_rows(struct sl_run *run, const struct columns *columns)
         row->name = run->names.texts[row->region];
         row->calls = (uint64_t)columns->counts[i];
         row->source_file = run->files.texts ? run->files.texts[i] : "";
+        row->tags = json_list(&run->tags, i);
+        row->call_metadata = json_list(&run->call_metadata, i);
         row->source_line = columns->lines && columns->lines[i] >= 0 ? columns->lines[i] : -1;
         row->exclusive_ns = columns->exclusive && columns->exclusive[i] >= 0 ? columns->exclusive[i] : -1;
         run->offsets[i] = columns->offsets ? (uint64_t)columns->offsets[i] : 0;

@@ -8,6 +8,7 @@
 #include <uthash.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "storage/runread.h"
 
 struct legacy_rank {
@@ -29,8 +30,8 @@ struct legacy {
     struct legacy_name *by_name;
     const struct legacy_rank *present;  // the rank whose regions are being read
     size_t row_capacity;
-    struct buffer files;                // source files, one after another
-    uint64_t *file_offsets;             // of each row
+    struct buffer files, tags;          // source files and lists of tags, one after another
+    uint64_t *file_offsets, *tag_offsets;  // of each row
 };
 
 // "rank12" → 12; anything else is a group that does not concern us.
@@ -81,6 +82,7 @@ static struct sl_run_row *new_row(struct legacy *legacy)
         run->rows = alloc_resize(run->rows, legacy->row_capacity, sizeof *run->rows);
         run->groups = alloc_resize(run->groups, legacy->row_capacity, sizeof *run->groups);
         legacy->file_offsets = alloc_resize(legacy->file_offsets, legacy->row_capacity, sizeof *legacy->file_offsets);
+        legacy->tag_offsets = alloc_resize(legacy->tag_offsets, legacy->row_capacity, sizeof *legacy->tag_offsets);
     }
     run->groups[run->row_count] = NULL;
     return &run->rows[run->row_count++];
@@ -101,6 +103,25 @@ static void note_source(struct legacy *legacy, h5_id group, struct sl_run_row *r
     buffer_finish(&line.text);
 }
 
+static bool note_tag(void *json, const char *tag)
+{
+    jsonw_text(json, tag);
+    return true;
+}
+
+static int note_tags(struct legacy *legacy, h5_id group)
+{
+    struct sl_run *run = legacy->run;
+    struct json_writer json;
+    legacy->tag_offsets[run->row_count - 1] = legacy->tags.length;
+    jsonw_init(&json, &legacy->tags);
+    jsonw_array(&json);
+    int result = h5_attribute_texts(group, "tags", note_tag, &json, &run->h5);
+    jsonw_array_end(&json);
+    buffer_append(&legacy->tags, "", 1);
+    return result < 0 ? run_fail(run, result, "tags: %s", run->h5.text) : 0;
+}
+
 static bool note_region(void *context, const char *name)
 {
     struct legacy *legacy = context;
@@ -115,6 +136,7 @@ static bool note_region(void *context, const char *name)
     uint64_t length = RUN_ANY_LENGTH;
     h5_id start = run_open_ints(run, group, path, "start_times", &length);
     h5_id end = start < 0 ? start : run_open_ints(run, group, path, "end_times", &length);
+    int result = end < 0 ? (int)end : 0;
     if (end >= 0) {
         struct sl_run_row *row = new_row(legacy);
         *row = (struct sl_run_row){.region = region_of(legacy, name), .rank = legacy->present->rank, .calls = length,
@@ -122,12 +144,13 @@ static bool note_region(void *context, const char *name)
         run->groups[run->row_count - 1] = path;
         path = NULL;
         note_source(legacy, group, row);
+        result = note_tags(legacy, group);
     }
     free(path);
     h5_close(start);
     h5_close(end);
     h5_close(group);
-    legacy->result = end < 0 ? (int)end : 0;
+    legacy->result = result;
     return legacy->result == 0;
 }
 
@@ -175,9 +198,12 @@ static void settle(struct legacy *legacy)
     for (size_t i = 0; i < run->region_count; i++)
         run->names.texts[i] = run->names.bytes.data + offsets[i];
     run->files.bytes = legacy->files;
+    run->tags.bytes = legacy->tags;
     for (size_t i = 0; i < run->row_count; i++) {
         run->rows[i].name = run->names.texts[run->rows[i].region];
         run->rows[i].source_file = run->files.bytes.data + legacy->file_offsets[i];
+        run->rows[i].tags = run->tags.bytes.data + legacy->tag_offsets[i];
+        run->rows[i].call_metadata = "[]";
     }
     free(offsets);
 }
@@ -202,5 +228,6 @@ int run_read_legacy(struct sl_run *run)
         free(legacy.ranks[i].group);
     free(legacy.ranks);
     free(legacy.file_offsets);
+    free(legacy.tag_offsets);
     return result ? result : run_summarise(run);
 }

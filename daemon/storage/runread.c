@@ -313,6 +313,8 @@ void sl_run_close(struct sl_run *run)
     attributes_finish(&run->facts);
     run_texts_finish(&run->names);
     run_texts_finish(&run->files);
+    run_texts_finish(&run->tags);
+    run_texts_finish(&run->call_metadata);
     free(run->groups);
     free(run->present);
     free(run->by_rank);

@@ -73,7 +73,7 @@ struct sl_run {
     size_t row_count;
     struct sl_run_row *rows;
     uint64_t *offsets;          // of each row, its first call
-    struct run_texts files;
+    struct run_texts files, tags, call_metadata;
     size_t *by_rank;            // rows by (rank, first entry of their region): the order of sl_run_calls
     char **groups;              // schema 1: of each row, "rank3/regions/NAME"
 

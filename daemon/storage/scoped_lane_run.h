@@ -71,6 +71,8 @@ struct sl_run_row {
     const char *name;         // of the region; UTF-8
     const char *source_file;  // "" unknown
     int64_t source_line;      // −1 unknown
+    const char *tags;           // a JSON list of texts, "[]" where there are none
+    const char *call_metadata;  // a JSON list with an object for each call in stored order, "[]" where there are none
     uint64_t calls;
     int64_t total_ns;         // sum of durations
     int64_t minimum_ns, maximum_ns;

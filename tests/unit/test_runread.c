@@ -218,6 +218,16 @@ static void make_text_attribute(hid_t object, const char *name, const char *valu
     H5Sclose(space);
 }
 
+static void make_texts_attribute(hid_t object, const char *name, hsize_t count, const char *const *values)
+{
+    hid_t space = H5Screate_simple(1, &count, NULL), type = text_type();
+    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, type, values);
+    H5Aclose(attribute);
+    H5Tclose(type);
+    H5Sclose(space);
+}
+
 static void make_times(hid_t group, const char *name, const int64_t *values, hsize_t count, hid_t stored)
 {
     hid_t space = H5Screate_simple(1, &count, NULL);
@@ -236,6 +246,7 @@ static void make_legacy_region(hid_t file, const char *path, const int64_t *star
     make_times(group, "end_times", ends, count, H5T_STD_I64LE);
     make_text_attribute(group, "source_file", "golden.py");
     make_int_attribute(group, "source_lineno", 7);
+    make_texts_attribute(group, "tags", 2, (const char *[]){"golden", "\"\xc3\xa4\""});
     H5Gclose(group);
     H5Pclose(list);
 }
@@ -251,6 +262,7 @@ static void check_golden(const struct sl_run_row *row, struct sl_run *run, uint3
     cr_assert_float_eq(row->mean_ns, 11, 1e-12);
     cr_assert_float_eq(row->m2, 56, 1e-9);
     cr_assert_eq(row->source_line, 7);
+    cr_assert_str_eq(row->call_metadata, "[]");
     sl_calls_finish(&calls);
 }
 
@@ -277,6 +289,7 @@ Test(runread, reads_schema_1_with_ranks_in_numeric_order)
         cr_assert_eq(ranks[rank], rank);
         check_golden(find_row(run, "golden", rank), run, rank);
         cr_assert_str_eq(find_row(run, "golden", rank)->source_file, "golden.py");
+        cr_assert_str_eq(find_row(run, "golden", rank)->tags, "[\"golden\",\"\\\"\xc3\xa4\\\"\"]");
     }
     cr_assert_eq(sl_run_row(run, 2)->rank, 2);
     cr_assert_eq(sl_run_row(run, 11)->rank, 10);
@@ -291,10 +304,12 @@ Test(runread, reads_schema_2_and_3_to_the_same_numbers)
         written_begin(&written, "run.h5");
         written_row(&written, "golden", 0, (struct run_call[]){{10, 15}, {20, 33}, {40, 55}}, 3);
         written_end(&written);
+        replace_texts(written.path, "rank_region_index/tags", 1, (const char *[]){"[\"golden\"]"});
         for (int again = 0; again < 2; again++) {  // with the summary column, then from the calls
             struct sl_run *run = open_run(written.path);
             cr_assert_eq(sl_run_schema(run), schema);
             check_golden(find_row(run, "golden", 0), run, 0);
+            cr_assert_str_eq(find_row(run, "golden", 0)->tags, "[\"golden\"]");
             sl_run_close(run);
             if (again == 0)
                 remove_link(written.path, "rank_region_index/summary_statistics");
@@ -647,6 +662,23 @@ Test(runread, refuses_tags_and_call_metadata_that_are_not_json)
             sl_run_close(open_run(path));
         free(column);
     }
+}
+
+Test(runread, gives_tags_and_call_metadata_as_they_are)
+{
+    char *path = write_small("run.h5");
+    const char *metadata = "[{\"n\": 1}, {}, {\"text\": \"\xc3\xa4\"}]";
+    replace_texts(path, "rank_region_index/event_metadata", 1, &metadata);
+    struct sl_run *run = open_run(path);
+    cr_assert_str_eq(sl_run_row(run, 0)->call_metadata, metadata);
+    cr_assert_str_eq(sl_run_row(run, 0)->tags, "[]");
+    sl_run_close(run);
+    replace_texts(path, "rank_region_index/tags", 1, (const char *[]){""});
+    replace_texts(path, "rank_region_index/event_metadata", 1, (const char *[]){" null "});
+    run = open_run(path);
+    cr_assert_str_eq(sl_run_row(run, 0)->call_metadata, "[]");
+    cr_assert_str_eq(sl_run_row(run, 0)->tags, "[]");
+    sl_run_close(run);
 }
 
 Test(runread, refuses_an_mpi_size_that_is_no_number)
