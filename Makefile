@@ -8,6 +8,7 @@ DESTDIR ?=
 CC      ?= cc
 CXX     ?= c++
 MPICC   ?= mpicc
+MPIFORT ?= mpifort
 OBJCOPY ?= objcopy
 PYTHON  ?= python3
 CFLAGS  ?= -O2 -g
@@ -48,6 +49,8 @@ daemon_libs  := $(shell pkg-config --libs $(packages) 2>/dev/null) -lm -lpthread
 client_libs   = -L$(O)/lib -lscoped_lane -Wl,-rpath,$(abspath $(O)/lib) -lpthread
 
 preload_source := client/preload.c
+mpi_source     := client/mpi/calls.c
+mpi_library    := $(if $(shell command -v $(MPICC) 2>/dev/null),libscoped_lane_mpi.so)
 client_sources := $(filter-out $(preload_source),$(wildcard client/*.c))
 client_map     := $(wildcard client/*.map)
 daemon_sources := $(wildcard daemon/base/*.c daemon/core/*.c daemon/storage/*.c daemon/services/*.c)
@@ -65,11 +68,12 @@ bench_programs := $(call programs,tests/bench)
 tsan_programs  := $(call programs,tests/tsan)
 fuzz_programs  := $(call programs,tests/fuzz)
 property_programs := $(call programs,tests/property)
+mpi_tests      := $(call programs,tests/mpi) $(patsubst %.f90,$(O)/%,$(wildcard tests/mpi/*.f90))
 
 all: $(O)/lib/libscoped_lane.so $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(O)/lib/libscoped_lane_threads.so \
-	$(O)/bin/scoped-laned $(O)/bin/scoped-lane
+	$(mpi_library:%=$(O)/lib/%) $(O)/bin/scoped-laned $(O)/bin/scoped-lane
 examples: $(examples)
-programs: all $(examples) $(tallied) $(api_programs) $(bench_programs)
+programs: all $(examples) $(tallied) $(api_programs) $(bench_programs) $(mpi_tests)
 
 # -- building --------------------------------------------------------------------------------------------------------
 
@@ -112,6 +116,15 @@ $(O)/lib/libscoped_lane.so: $(call objects,$(client_sources)) $(client_map)
 
 $(O)/lib/libscoped_lane_threads.so: $(call objects,$(preload_source))
 	$(call link,-shared -Wl$(comma)-z$(comma)nodelete -ldl)
+
+# MPI's headers and not its libraries: it brings no MPI into a program that has none.
+$(O)/client/mpi/%.o: client/mpi/%.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC    $<")
+	$(Q)$(MPICC) $(c_flags) -fPIC -fvisibility=hidden -fexceptions -I. -Iclient -c $< -o $@
+
+$(O)/lib/libscoped_lane_mpi.so: $(call objects,$(mpi_source)) $(O)/lib/libscoped_lane.so
+	$(call link,-shared -Wl$(comma)-soname$(comma)libscoped_lane_mpi.so -Wl$(comma)-z$(comma)nodelete -Wl$(comma)-rpath$(comma)'$$ORIGIN' -ldl)
 
 # For users: one object, in which only the public names are left. For our tests: all of them.
 $(O)/lib/libscoped_lane.a: $(call objects,$(client_sources))
@@ -171,6 +184,17 @@ $(O)/tests/bench/%: tests/bench/%.c $(O)/lib/libscoped_lane.so
 # Measures the reading library, not the client.
 $(O)/tests/bench/callstack: $(O)/tests/bench/callstack.o $(O)/lib/libdaemon.a
 	$(call link,$(daemon_libs))
+
+# MPI programs that know nothing of us.
+$(O)/tests/mpi/%: tests/mpi/%.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC    $@")
+	$(Q)$(MPICC) -std=gnu11 -O2 -g $(warnings) -pthread $< -o $@
+
+$(O)/tests/mpi/%: tests/mpi/%.f90
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FC    $@")
+	$(Q)$(MPIFORT) -O2 -g -Wall $< -o $@
 
 compiler = $(if $(filter $(mpi_programs),$*),$(MPICC),$(CC))
 $(O)/examples/%: docs/examples/%.c $(O)/lib/libscoped_lane.so
@@ -252,7 +276,7 @@ completion := $(wildcard docs/completion/*)
 units      := $(wildcard docs/systemd/*)
 installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
 	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h \
-	lib/libscoped_lane_threads.so $(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
+	lib/libscoped_lane_threads.so $(mpi_library:%=lib/%) $(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
 	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
 
@@ -261,7 +285,7 @@ install: all
 	$(Q)install -m 755 $(O)/bin/scoped-lane $(O)/bin/scoped-laned $(root)/bin
 	$(Q)install -m 644 $(O)/lib/libscoped_lane.so.0 $(O)/lib/libscoped_lane.a $(O)/lib/libscoped_lane_run.a $(root)/lib
 	$(Q)ln -sf libscoped_lane.so.0 $(root)/lib/libscoped_lane.so
-	$(Q)install -m 644 $(O)/lib/libscoped_lane_threads.so $(root)/lib
+	$(Q)install -m 644 $(O)/lib/libscoped_lane_threads.so $(mpi_library:%=$(O)/lib/%) $(root)/lib
 	$(Q)for pc in client/scoped-lane daemon/storage/scoped-lane-run; do sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $$pc.pc.in \
 		>$(root)/lib/pkgconfig/$${pc##*/}.pc || exit 1; done
 	$(Q)install -m 644 daemon/storage/scoped_lane_run.h $(root)/include

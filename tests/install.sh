@@ -8,7 +8,7 @@ prefix=/opt/scoped-lane root=$stage/opt/scoped-lane
 
 make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix
 for file in bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a lib/libscoped_lane_threads.so \
-    include/scoped_lane.h include/scoped_lane_tracker.h lib/pkgconfig/scoped-lane.pc; do
+    lib/libscoped_lane_mpi.so include/scoped_lane.h include/scoped_lane_tracker.h lib/pkgconfig/scoped-lane.pc; do
     [ -e "$root/$file" ] || { echo "install: no $file"; exit 1; }
 done
 readelf -d "$root/lib/libscoped_lane.so" | grep -q 'SONAME.*\[libscoped_lane.so.0\]' || { echo "install: soname"; exit 1; }

@@ -2,7 +2,7 @@
 # layers.sh [TREE]: every include line keeps to its layer.
 #
 #   proto                                                 C's own headers, proto
-#   client                                                libc and pthreads, proto, client
+#   client                                                libc and pthreads, proto, client; client/mpi MPI's header too
 #   proto <- base <- core <- storage <- services <- cli, main.c      each only what stands before it
 #
 # Without an argument it also proves on a copy that it sees a line that does not keep to it.
@@ -14,6 +14,7 @@ cd "$tree" || exit 2
 rules='
 proto     proto                                       -
 client    proto client                                sys/sdt
+mpi       proto client                                mpi
 base      proto base                                  sys/sdt
 core      proto base core                             -
 storage   proto base core storage                     hdf5 zlib uthash utlist
@@ -33,6 +34,7 @@ check() {
     includes | while read -r file line name; do
         layer=${file%%/*}
         [ "$layer" = daemon ] && layer=${file#daemon/} layer=${layer%%/*}
+        case $file in client/mpi/*) layer=mpi ;; esac
         rule=$(echo "$rules" | grep "^$layer ") || { echo "$file: no layer of its own"; continue; }
         # shellcheck disable=SC2086 # words are wanted
         set -- $rule
@@ -76,7 +78,7 @@ if [ $# = 0 ]; then
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     mkdir -p "$copy/proto" "$copy/client" "$copy/daemon/base" "$copy/daemon/core" "$copy/daemon/storage"
-    for bad in 'proto/a.h "client/b.h"' 'proto/a.h <unistd.h>' 'client/a.c "base/b.h"' 'client/a.c <uv.h>' 'client/a.c "b.h"' \
+    for bad in 'proto/a.h "client/b.h"' 'proto/a.h <unistd.h>' 'client/a.c "base/b.h"' 'client/a.c <uv.h>' 'client/a.c <mpi.h>' 'client/a.c "b.h"' \
         'daemon/base/a.c "core/b.h"' 'daemon/core/a.c <uv.h>' 'daemon/core/a.c "client/scoped_lane.h"' 'daemon/storage/a.c <uv.h>'; do
         find "$copy" -type f -delete
         echo "#include ${bad#* }" >"$copy/${bad%% *}"

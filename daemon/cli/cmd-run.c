@@ -46,6 +46,7 @@ static const struct command_option options[] = {
     {.name = "compress", .help = "compress the run file"},
     {.name = "require-complete", .help = "fail when calls are missing from the run file"},
     {.name = "all-threads", .help = "know each thread from its start, also one that records nothing"},
+    {.name = "mpi", .help = "record MPI calls as regions, whether the program knows of scoped-lane or not"},
     COMMAND_OPTION_RUNDIR,
     {0},
 };
@@ -254,24 +255,33 @@ static bool still_listens(const struct session *session)
 
 // ---- the command
 
-// libscoped_lane_threads.so lies in ../lib, seen from this program, installed as well as built.
-static int settle_preload(struct session *session)
+// Our libraries lie in ../lib, seen from this program, installed as well as built. Adds one to those the command is started with.
+static int preload(struct session *session, const char *option, const char *name)
 {
-    const char *before = getenv("LD_PRELOAD");
+    const char *before = session->preload ? session->preload : getenv("LD_PRELOAD");
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     path[length > 0 ? length : 0] = 0;
     for (int i = 0; i < 2; i++)
         *(strrchr(path, '/') ? strrchr(path, '/') : path) = 0;
-    char *library = alloc_printf("%s/lib/libscoped_lane_threads.so", path);
+    char *library = alloc_printf("%s/lib/%s", path, name);
     if (access(library, R_OK) < 0 || strpbrk(library, " :")) {
-        say("cannot follow all threads: %s: %s", library, strpbrk(library, " :") ? "LD_PRELOAD takes no blank or colon" : strerror(errno));
+        say("run cannot do --%s: %s: %s", option, library, strpbrk(library, " :") ? "LD_PRELOAD takes no blank or colon" : strerror(errno));
         free(library);
         return -1;
     }
-    session->preload = before && *before ? alloc_printf("%s:%s", library, before) : alloc_text(library);
+    char *all = before && *before ? alloc_printf("%s:%s", library, before) : alloc_text(library);
+    free(session->preload);
     free(library);
+    session->preload = all;
     return 0;
+}
+
+static int settle_preload(struct session *session, const struct command_line *line)
+{
+    if (command_given(line, "all-threads") && preload(session, "all-threads", "libscoped_lane_threads.so") < 0)
+        return -1;
+    return command_given(line, "mpi") ? preload(session, "mpi", "libscoped_lane_mpi.so") : 0;
 }
 
 static pid_t child;
@@ -459,7 +469,7 @@ static int run(const struct command_line *line)
         say("--schema is 2 or 3, not %" PRId64, session.schema);
         return COMMAND_MISUSED;
     }
-    if (command_given(line, "all-threads") && settle_preload(&session) < 0)
+    if (settle_preload(&session, line) < 0)
         return COMMAND_FAILED;
     if (output_settle(command_text(line, "output"), session.output) < 0)
         return COMMAND_FAILED;
