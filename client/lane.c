@@ -235,15 +235,28 @@ static const struct sl_entry *below(struct sl_lane *lane, uint32_t i)
     return i ? lane_entry(lane, i - 1) : &lane->bottom;
 }
 
-static void fill(struct sl_lane *lane, struct sl_entry *entry, uint32_t region, uint64_t frame, uint64_t now)
+// `below`: the entry under it.
+static void fill(struct sl_lane *lane, struct sl_entry *entry, const struct sl_entry *below, uint32_t region, uint64_t frame,
+                 uint64_t now)
 {
+    bool paused = is_paused();
     sl_fence_release();  // as in sl_enter
-    sl_store_relaxed(&entry->region, region);
+    sl_store_relaxed(&entry->region, paused ? SL_ENTRY_REGION(below->region) : region);
     sl_store_relaxed(&entry->frame, (uint32_t)frame);
-    sl_store_relaxed(&entry->suspended, lane->suspended);
+    sl_store_relaxed(&entry->suspended, paused ? region : lane->suspended);
     sl_store_relaxed(&lane->since, now);
-    sl_store_release(&entry->start, now);
+    sl_store_release(&entry->start, paused ? now | SL_ENTRY_UNRECORDED : now);
     SL_TESTPOINT_(cold_filled);
+}
+
+static bool is_recorded(const struct sl_entry *entry)
+{
+    return !(entry->start & SL_ENTRY_UNRECORDED);
+}
+
+static uint32_t region_of(const struct sl_entry *entry)
+{
+    return is_recorded(entry) ? SL_ENTRY_REGION(entry->region) : (uint32_t)entry->suspended;
 }
 
 // Cuts the stack to `depth`, keeping the invariant: no start above depth.
@@ -314,7 +327,7 @@ static bool has_twin(struct sl_lane *lane, uint32_t i)
     const struct sl_entry *entry = lane_entry(lane, i);
     for (uint32_t j = 0, capacity = lane_capacity(lane); j < capacity; j++) {
         const struct sl_entry *other = lane_entry(lane, j);
-        if (j != i && other->frame == entry->frame && SL_ENTRY_REGION(other->region) == SL_ENTRY_REGION(entry->region))
+        if (j != i && other->frame == entry->frame && region_of(other) == region_of(entry))
             return true;
     }
     return false;
@@ -389,7 +402,7 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
 {
     struct sl_lane *lane = self->lane;
     uint32_t depth = sl_load_relaxed(&lane->depth);
-    if (depth == lane->entries && !lane->overflow)  // not above: what was too deep meanwhile left no entry
+    if (depth == lane_room(lane) && !lane->overflow)  // not above: what was too deep meanwhile left no entry
         deepen(lane);
     if (depth >= lane_capacity(lane)) {
         if (clean(self, lane, frame))
@@ -405,7 +418,7 @@ static void enter(struct producer *self, uint32_t region, uint64_t frame)
     self->full_rounds = 0;
     sl_store_release(&lane->depth, depth + 1);
     SL_TESTPOINT_(cold_depth);
-    fill(lane, lane_entry(lane, depth), region, frame, client_ticks());
+    fill(lane, lane_entry(lane, depth), below(lane, depth), region, frame, client_ticks());
 }
 
 // The thread's state, ready to be worked on; NULL where there is nothing to do.
@@ -482,10 +495,12 @@ static void close_at(struct producer *self, struct sl_lane *lane, uint32_t i, ui
 {
     struct sl_entry *entry = lane_entry(lane, i);
     struct above above = look_above(lane, i, frame);
-    struct sl_record record = call_record(lane, entry, below(lane, i), above.open ? SL_CALL_CROSSING : SL_CALL, now);
-    lane_append(self, &record, frame);
-    if (above.open && self->hot.ring)
-        sl_bump(&self->hot.ring->crossing);
+    if (is_recorded(entry)) {
+        struct sl_record record = call_record(lane, entry, below(lane, i), above.open ? SL_CALL_CROSSING : SL_CALL, now);
+        lane_append(self, &record, frame);
+        if (above.open && self->hot.ring)
+            sl_bump(&self->hot.ring->crossing);
+    }
     SL_TESTPOINT_(cold_published);
     sl_store_relaxed(&lane->since, now);
     if (above.pending)
@@ -509,7 +524,7 @@ static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t
     }
     for (uint32_t i = depth; i-- > 0;) {
         const struct sl_entry *entry = lane_entry(lane, i);
-        if (entry->start && SL_ENTRY_REGION(entry->region) == region) {
+        if (entry->start && region_of(entry) == region) {
             close_at(self, lane, i, now, frame);
             return;
         }
@@ -553,13 +568,13 @@ SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame)
         count_lost(self, SL_LOST_TOO_DEEP);
     } else {
         struct sl_entry *entry = lane_entry(lane, depth - 1);
-        if (entry->start) {
+        if (entry->start && is_recorded(entry)) {
             struct sl_record record = call_record(lane, entry, below(lane, depth - 1), SL_CALL, now);
             lane_append(self, &record, frame);
         }
         sl_store_release(&entry->start, 0);
         SL_TESTPOINT_(cold_next_zeroed);
-        fill(lane, entry, region, frame, now);
+        fill(lane, entry, below(lane, depth - 1), region, frame, now);
     }
 }
 
@@ -587,7 +602,7 @@ SL_PUBLIC void sl_next_late_(struct sl_entry *entry, uint64_t now, sl_region_t r
     struct sl_lane *lane = publish_late(producer_self(), entry, now);
     SL_TESTPOINT_(next_zeroed);
     sl_store_relaxed(&lane->depth, (uint32_t)(entry - sl_lane_stack(lane)) + 1);
-    fill(lane, entry, region, frame, now);
+    fill(lane, entry, entry - 1, region, frame, now);
 }
 
 void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
@@ -595,7 +610,7 @@ void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now)
     uint32_t depth = sl_load_relaxed(&lane->depth), capacity = lane_capacity(lane);
     for (uint32_t i = depth < capacity ? depth : capacity; i-- > 0;) {
         const struct sl_entry *entry = lane_entry(lane, i);
-        if (!entry->start)
+        if (!entry->start || !is_recorded(entry))
             continue;
         struct sl_record record = call_record(lane, entry, below(lane, i), SL_ENDED_OPEN, now);
         lane_append(self, &record, sl_frame_());

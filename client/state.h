@@ -142,11 +142,24 @@ static inline bool task_is_local(const struct sl_task_row *row)
     return (uint64_t)((const char *)row - sl_load_relaxed(&local->base)) < sl_load_relaxed(&local->size);
 }
 
+// Recording is paused: calls that are entered now get no record.
+static inline bool is_paused(void)
+{
+    return sl_load_relaxed(&client->segment->control) & SL_CONTROL_PAUSED;
+}
+
+// Whatever `entries` says, which is the daemon's way to call for the cold path.
+static inline uint32_t lane_room(const struct sl_lane *lane)
+{
+    return lane->task == SL_TASK_NONE ? SL_THREAD_ENTRIES : SL_TASK_ENTRIES;
+}
+
 static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
 {
-    if (i < lane->entries)
+    uint32_t room = lane_room(lane);
+    if (i < room)
         return sl_lane_stack(lane) + i;
-    return (struct sl_entry *)AT(lane->overflow) + (i - lane->entries);
+    return (struct sl_entry *)AT(lane->overflow) + (i - room);
 }
 
 // Makes it the thread's present lane; the inline functions use it where they can, and do nothing where no call can be recorded.
@@ -167,7 +180,7 @@ static inline void client_idle_is_off(bool off)
 
 static inline uint32_t lane_capacity(const struct sl_lane *lane)
 {
-    return lane->entries + (lane->overflow ? SL_OVERFLOW_ENTRIES : 0);
+    return lane_room(lane) + (lane->overflow ? SL_OVERFLOW_ENTRIES : 0);
 }
 
 // ---- process.c

@@ -354,9 +354,10 @@ static void begin_life(struct producer *self, struct sl_task_row *row, uint32_t 
     row->noted = self->seen;
     // The stack is empty already: no start above depth, and depth is 0 when a row ends.
     memset(&row->lane, 0, sizeof row->lane);
-    row->lane.entries = SL_TASK_ENTRIES;
+    bool local = task_is_local(row);
+    row->lane.entries = !local && is_paused() ? 0 : SL_TASK_ENTRIES;
     row->lane.task = row->index;
-    row->lane.thread = task_is_local(row) ? self->serial : self->index;
+    row->lane.thread = local ? self->serial : self->index;
     row->lane.since = row->created;
 }
 

@@ -78,7 +78,7 @@ static bool make_slot(void)
     madvise(ring, SL_SLOT_RECORDS_OFFSET + bytes, MADV_POPULATE_WRITE);
     sl_store_relaxed(&ring->owner, SL_RING_FREE);
     struct sl_lane *lane = sl_ring_lane(ring);
-    sl_store_relaxed(&lane->entries, SL_THREAD_ENTRIES);
+    sl_store_relaxed(&lane->entries, is_paused() ? 0 : SL_THREAD_ENTRIES);
     sl_store_relaxed(&lane->task, SL_TASK_NONE);
     sl_store_release(&ring->records, (uint32_t)(bytes / SL_RECORD_BYTES));  // last: from here on readers look at the slot
     SL_TESTPOINT_(slot_made);

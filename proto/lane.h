@@ -15,6 +15,12 @@
 // A top entry with start 0 is being entered or left: readers leave it out. After a kill only an entry whose lane and start are
 // those of the newest record of some ring can be both published and open: it counts as closed.
 //
+// While recording is paused (sl_segment.control) the daemon keeps `entries` at 0, the one word of a block that is its own once the block is
+// there: so the inline path, which compares with it anyway, gives way to the cold path, and that looks at `control`. Calls entered
+// meanwhile have their entries as ever, for what is open is to be seen, but no record: the top bit of `start` is set, which makes their
+// duration one that the inline path leaves alone; `region` is that of the nearest call below that is recorded, which is so the parent
+// of those above; their own is in `suspended`.
+//
 // The step fields change under `seq`, odd while they are written. A block found odd after its writer died is rebuilt from
 // suspended = step_started - first_step - running and said to be a bound.
 #ifndef SL_PROTO_LANE_H
@@ -32,16 +38,20 @@
 #define SL_ENTRY_MARKS(word)  ((uint32_t)(word) >> 24)
 #define SL_ENTRY_MARK_ONE     0x1000000u  // added each time an exit crosses the entry
 
+// In `start`: entered while recording was paused.
+#define SL_ENTRY_UNRECORDED_BIT 63
+#define SL_ENTRY_UNRECORDED     (UINT64_C(1) << SL_ENTRY_UNRECORDED_BIT)
+
 struct sl_entry {
     uint64_t start;      // ticks; 0: not open (being entered or left)
-    uint64_t suspended;  // the lane's suspended time at entry
+    uint64_t suspended;  // the lane's suspended time at entry; of an unrecorded one its region
     uint32_t region;     // id, and above it how many exits have crossed this entry
     uint32_t frame;      // low half of the caller's frame address: tells what a longjmp left behind
 };
 
 struct sl_lane {
     uint32_t depth;          // open entries
-    uint32_t entries;        // room in stack[]
+    uint32_t entries;        // room in stack[], 0 while recording is paused
     uint64_t since;          // ticks of the last change: enter, exit, next, step
     uint32_t task;           // index, SL_TASK_NONE for a bare thread
     uint32_t thread;         // index of the thread it is, or that ran the last step

@@ -33,6 +33,7 @@
 #define SL_TABLE_FIRST    96
 #define SL_TABLE_NEXT     128
 #define SL_RANK_NONE      INT64_MIN
+#define SL_CONTROL_PAUSED 1u  // calls that are entered now get no record: proto/lane.h
 
 enum sl_clock_kind { SL_CLOCK_MONOTONIC = 0, SL_CLOCK_TSC = 1, SL_CLOCK_ARM = 2 };
 
@@ -97,7 +98,7 @@ struct sl_segment {
     uint64_t zero2[10];
 
     // 768: the daemon's line
-    uint32_t control;   // bit 0: paused
+    uint32_t control;   // SL_CONTROL_…
     uint32_t sleeping;  // 1: the daemon waits, a wake-up is welcome
     uint32_t daemon_pid;
     uint32_t adopted;   // 1 once a daemon reads this segment

@@ -10,6 +10,7 @@ static const struct table_column columns[] = {
     {"file_rank", "FILE RANK", TABLE_COUNT, TABLE_NEVER},
     {"pid", "PID", TABLE_COUNT},
     {"state", "STATE", TABLE_TEXT},
+    {"paused", "PAUSED", TABLE_BOOL, TABLE_IF_ANY},
     {"exit_status", "EXIT", TABLE_COUNT, TABLE_IF_VARIED},
     {"threads", "THREADS", TABLE_COUNT},
     {"tasks", "TASKS", TABLE_COUNT},

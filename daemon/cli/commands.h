@@ -1,10 +1,11 @@
-// The subcommands, in the order `scoped-lane --help` shows them: a word for each file cmd-WORD.c.
+// The subcommands, in the order `scoped-lane --help` shows them: a word for each file cmd-WORD.c; resume is in cmd-pause.c.
 #ifndef SL_CLI_COMMANDS_H
 #define SL_CLI_COMMANDS_H
 
 #include "cli/command.h"
 
-#define COMMANDS(X) X(run) X(ps) X(threads) X(tasks) X(regions) X(lanes) X(where) X(loss) X(status) X(report) X(snapshot) X(finish) X(salvage) X(gc)
+#define COMMANDS(X) X(run) X(ps) X(threads) X(tasks) X(regions) X(lanes) X(where) X(loss) X(status) X(report) X(snapshot) X(finish) \
+    X(pause) X(resume) X(salvage) X(gc)
 
 #define COMMAND_DECLARE(name) extern const struct command command_##name;
 COMMANDS(COMMAND_DECLARE)

@@ -147,7 +147,7 @@ static bool is_shown(const struct table_column *column, const json_t *rows)
         const json_t *value = json_object_get(row, column->field);
         there = there || value;
         varied = varied || !first != !value || (value && !json_equal(value, first));
-        any = any || (value && !is_unknown(value) && !(json_is_number(value) && json_number_value(value) == 0));
+        any = any || (value && !is_unknown(value) && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0));
     }
     switch (column->shown) {
     case TABLE_NEVER: return false;

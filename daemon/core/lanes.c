@@ -42,14 +42,15 @@ static bool pass(const struct segment *segment, const struct sl_lane *lane, uint
         if (!entry)
             break;
         uint64_t start = sl_load_acquire(&entry->start);
-        uint32_t region = SL_ENTRY_REGION(sl_load_relaxed(&entry->region));
+        bool recorded = !(start & SL_ENTRY_UNRECORDED);
+        uint32_t region = recorded ? sl_load_relaxed(&entry->region) : (uint32_t)sl_load_relaxed(&entry->suspended);
         sl_fence_acquire();
         if (sl_load_relaxed(&entry->start) != start) {
             agrees = false;
             break;
         }
         if (start && !is_copy(entry, below, start))  // 0: being entered or left
-            view->calls[view->depth++] = (struct lane_call){start, region};
+            view->calls[view->depth++] = (struct lane_call){start & ~SL_ENTRY_UNRECORDED, SL_ENTRY_REGION(region), recorded};
         below = entry;
     }
     sl_fence_acquire();

@@ -12,6 +12,7 @@
 struct lane_call {
     uint64_t start;   // ticks
     uint32_t region;  // the process's id
+    bool recorded;    // false: entered while recording was paused, and will be no call
 };
 
 struct lane_view {

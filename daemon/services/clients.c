@@ -188,6 +188,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     sl_store_relaxed(&header->daemon_pid, (uint32_t)getpid());
     sl_store_release(&header->adopted, 1);
     sl_store_relaxed(&header->sleeping, 1);
+    pause_adopted(client);
     TESTPOINT(client_adopted);
     say_detail("process %d joins run %s", (int)pid, client->run->id);
     pump_client(client, false);

@@ -4,6 +4,7 @@
 //    pump.c      rings, rows and strings of a client into its run's model and spool
 //    parts.c     where one run file of a process ends and the next one begins
 //    leftovers.c segments of the dead, bounded
+//    pause.c     processes that record nothing for the time being
 //    sampler.c   CPU time of threads from /proc
 //    runs.c      which run a process belongs to, when a run ends, the converter
 //    background.c  what would hold up the loop
@@ -69,6 +70,7 @@ struct run {
     uint32_t member_count;
     uint32_t members_expected;
     bool finish_asked;
+    bool paused;              // all of it: processes that come are paused too
     bool sealed;              // restored, and its spool says that it has ended: only its file is missing
     bool restored;            // from the spool a daemon before us left
     int64_t idle_since_ns;    // when its last client went; 0 while there are some, or none came yet
@@ -95,6 +97,7 @@ struct client {
     int pidfd;              // -1 none
     bool gone;              // the process has ended
     bool broken;
+    bool paused, unsettled;  // unsettled: lanes may have been made while this changed
     int64_t gone_ns;
     int64_t maps_checked_ns;
     // what was seen of rows, by number
@@ -166,6 +169,11 @@ void parts_end(struct client *client);  // its run has ended and it lives: what 
 
 // ---- leftovers.c
 void leftovers_bound(struct daemon *daemon);  // once a minute: removes the oldest of what is beyond a user's quota
+
+// ---- pause.c
+void pause_client(struct client *client, bool paused);
+void pause_adopted(struct client *client);  // has it been paused before it was adopted, or its run?
+void pause_check(struct daemon *daemon);    // each second: lanes that were made meanwhile
 
 // ---- sampler.c
 void sampler_run(struct daemon *daemon, bool busy_only);  // all threads, or those with many calls since their last sample

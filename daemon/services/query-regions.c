@@ -41,6 +41,8 @@ static void add_open(struct page *page, const struct lane *lane, void *context)
     struct sums *sums = context, *below = NULL;
     for (uint32_t i = 0; lane->view && i < lane->view->depth; i++) {
         const struct lane_call *call = &lane->view->calls[i];
+        if (!call->recorded)
+            continue;
         struct sums *sum = &sums[model_region(lane->process, call->region)->name];
         int64_t so_far = page->now_ns - row_time(lane->run, lane->process, call->start);
         so_far = so_far < 0 ? 0 : so_far;

@@ -74,6 +74,8 @@ static void process_row(struct page *page, struct run *run, struct model_process
     jsonw_member_uint(json, "parent_pid", process->facts.parent_pid);
     jsonw_member_text(json, "program", process->program);
     jsonw_member_text(json, "state", state);
+    const struct client *client = page_client_of(page, process);
+    jsonw_member_bool(json, "paused", client && client->paused);
     if (process->status.has_exit)
         jsonw_member_int(json, "exit_status", process->status.exit_status);
     else

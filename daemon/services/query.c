@@ -238,6 +238,57 @@ static int post_finish(void *context, struct http_request *request, struct http_
     return reply_run(daemon, request, reply, run);
 }
 
+// Pauses or resumes the processes that run, rank and pid choose, a whole run for those of it that are still to come too. The reply has
+// their rows.
+static void pause_run(struct page *page, struct run *run, bool paused)
+{
+    for (struct client *client = page->daemon->clients; client; client = client->next)
+        if (client->run == run && page_fits(page, client->process))
+            pause_client(client, paused);
+    if (!page->filter->has_rank && !page->filter->has_pid)
+        run->paused = paused;
+}
+
+static void pause_one(struct page *page, struct run *run)
+{
+    pause_run(page, run, true);
+}
+
+static void resume_one(struct page *page, struct run *run)
+{
+    pause_run(page, run, false);
+}
+
+static void rows_paused(struct page *page)
+{
+    page_each_run(page, pause_one);
+    rows_processes(page);
+}
+
+static void rows_resumed(struct page *page)
+{
+    page_each_run(page, resume_one);
+    rows_processes(page);
+}
+
+static bool is_chosen(struct http_request *request, struct http_reply *reply)
+{
+    if (http_query(request, "run") || http_query(request, "rank") || http_query(request, "pid"))
+        return true;
+    http_error(reply, 400, "which processes? it takes run=RUN, rank=N, pid=PID, one or more of them");
+    return false;
+}
+
+static int post_pause(void *context, struct http_request *request, struct http_reply *reply)
+{
+    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_paused) : 0;
+}
+
+static int post_resume(void *context, struct http_request *request, struct http_reply *reply)
+{
+    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_resumed) : 0;
+}
+
 // A snapshot in the making, for the request that waits for it.
 struct snapshot {
     struct http_request *request;
@@ -317,6 +368,7 @@ static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "ki
 static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
+static const char *const pause_parameters[] = {"run", "rank", "pid", NULL};
 
 static const struct http_route routes[] = {
     {"GET", "/v1/status", row_parameters, get_status},
@@ -333,6 +385,8 @@ static const struct http_route routes[] = {
     {"POST", "/v1/leave", run_parameters, post_leave},
     {"POST", "/v1/finish", run_parameters, post_finish},
     {"POST", "/v1/snapshot", snapshot_parameters, post_snapshot},
+    {"POST", "/v1/pause", pause_parameters, post_pause},
+    {"POST", "/v1/resume", pause_parameters, post_resume},
     {0},
 };
 

@@ -461,6 +461,117 @@ Test(lane, a_full_ring_drops_and_counts_and_goes_on_when_there_is_room)
     cr_assert_eq(ring->produced, stored + recorded_lost(ring));
 }
 
+// ---- paused, as the daemon does it
+
+static void set_paused(bool paused)
+{
+    struct sl_lane *lane = sl_ring_lane(recorded_ring(0));
+    sl_store_release(&segment_header(&recorded)->control, paused ? SL_CONTROL_PAUSED : 0);
+    sl_store_relaxed(&lane->entries, paused ? 0 : SL_THREAD_ENTRIES);
+}
+
+Test(lane, while_paused_what_is_open_is_seen_and_only_what_was_open_before_is_recorded)
+{
+    sl_region_t a = sl_region("a"), b = sl_region("b"), c = sl_region("c");
+    sl_enter(a);
+    set_paused(true);
+    sl_enter(b);
+    sl_enter(c);
+    const struct lane_view *view = recorded_lane(0);
+    cr_assert_eq(view->depth, 3);
+    cr_assert(view->calls[0].region == a && view->calls[1].region == b && view->calls[2].region == c);
+    cr_assert(view->calls[0].recorded && !view->calls[1].recorded && !view->calls[2].recorded);
+    cr_assert(view->calls[0].start <= view->calls[1].start && view->calls[1].start <= view->calls[2].start);
+    sl_exit(c);
+    sl_next(c);
+    sl_exit(c);
+    cr_assert_eq(recorded_ring(0)->produced, 0);
+    sl_exit(a);
+    set_paused(false);
+    call(b);
+    cr_assert_eq(recorded_lane(0)->depth, 0);
+    cr_assert_eq(recorded_ring(0)->produced, 2);
+    cr_assert_eq(recorded_ring(0)->unmatched + recorded_ring(0)->crossing, 0);
+    struct sl_record of_a = recorded_nth(0, SL_CALL, 0), of_b = recorded_nth(0, SL_CALL, 1);
+    cr_assert_eq(sl_record_region(&of_a), a);
+    cr_assert_eq(sl_record_region(&of_b), b);
+}
+
+Test(lane, what_was_entered_while_paused_is_no_call_when_it_ends_later)
+{
+    sl_region_t a = sl_region("a"), b = sl_region("b"), c = sl_region("c");
+    sl_enter(a);
+    set_paused(true);
+    sl_enter(a);
+    sl_enter(b);
+    set_paused(false);
+    call(c);
+    sl_next(c);
+    call(b);
+    sl_exit(c);
+    cr_assert_eq(recorded_ring(0)->produced, 3, "c twice, b once");
+    sl_exit(a);
+    cr_assert_eq(recorded_ring(0)->produced, 3, "the inner a");
+    sl_exit(a);
+    cr_assert_eq(recorded_ring(0)->produced, 4);
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"the first c", "b in c", "the second c", "a"};
+        struct sl_record record = recorded_nth(0, SL_CALL, (uint32_t)i);
+        cr_assert_eq(sl_record_region(&record), i == 3 ? a : i == 1 ? b : c, "%s", names[i]);
+        cr_assert_eq(sl_record_parent(&record), i == 3 ? 0 : i == 1 ? c : a, "%s lies in the nearest call that has a record", names[i]);
+    }
+    cr_assert_eq(recorded_ring(0)->unmatched + recorded_ring(0)->crossing + recorded_ring(0)->abandoned, 0);
+}
+
+Test(lane, while_paused_a_crossing_exit_closes_its_own_call_and_stacks_grow)
+{
+    sl_region_t a = sl_region("a"), b = sl_region("b");
+    call(b);
+    set_paused(true);
+    sl_enter(a);
+    sl_enter(b);
+    sl_exit(a);
+    cr_assert_eq(recorded_lane(0)->depth, 1);
+    cr_assert_eq(recorded_lane(0)->calls[0].region, b);
+    sl_exit(b);
+    for (int i = 0; i < SL_THREAD_ENTRIES + 10; i++)
+        sl_enter(a);
+    cr_assert_eq(recorded_lane(0)->depth, SL_THREAD_ENTRIES + 10);
+    set_paused(false);
+    call(b);
+    for (int i = 0; i < SL_THREAD_ENTRIES + 10; i++)
+        sl_exit(a);
+    cr_assert_eq(recorded_lane(0)->depth, 0);
+    cr_assert_eq(recorded_ring(0)->produced, 2);
+    cr_assert_eq(recorded_ring(0)->unmatched, 0);
+}
+
+static void *one_call(void *region)
+{
+    call(*(sl_region_t *)region);
+    return NULL;
+}
+
+Test(lane, threads_and_tasks_that_begin_while_paused_record_nothing)
+{
+    sl_region_t a = sl_region("a");
+    sl_enter(a);
+    set_paused(true);
+    pthread_t thread;
+    pthread_create(&thread, NULL, one_call, &a);
+    pthread_join(thread, NULL);
+    sl_task_t task = sl_task_create(NULL, "task", NULL);
+    sl_task_step_in(task);
+    call(a);
+    sl_task_step_out(task);
+    sl_task_finish(task);
+    recorded_look(0);
+    cr_assert_eq(recorded_ring(0)->produced + recorded_ring(1)->produced, 0);
+    set_paused(false);
+    sl_exit(a);
+    cr_assert_eq(recorded_ring(0)->produced, 1);
+}
+
 // ---- names of regions
 
 Test(lane, a_region_is_one_for_each_name_and_place)
