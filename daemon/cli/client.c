@@ -151,6 +151,7 @@ static enum outcome request(CURL *curl, struct place *place, const struct client
                             json_t **reply, long *status)
 {
     char socket_path[RUNDIR_PATH_MAX];
+    *reply = NULL;
     int result = rundir_socket(place->rundir, "query.sock", socket_path, sizeof socket_path);
     if (result < 0) {
         snprintf(place->reason, sizeof place->reason, "its socket path is too long");
@@ -163,7 +164,6 @@ static enum outcome request(CURL *curl, struct place *place, const struct client
     free(url);
     enum outcome outcome = ANSWERED;
     json_error_t error;
-    *reply = NULL;
     if (code != CURLE_OK) {
         outcome = transfer_failed(curl, code, place, query->path);
     } else {

@@ -73,3 +73,8 @@ def test_ranks_of_a_stopped_daemon_run_as_ever_and_are_recorded_once_it_goes_on(
     for rank in range(RANKS):
         agrees(file, rank, counted[rank])
     wait_until(lambda: not service.segments(), what="the segments are taken away")
+
+
+def test_a_runtime_directory_too_long_for_a_socket_is_said(place):
+    run = place.run(place.lane, "ps", "--rundir", "/tmp/" + "x" * 100, status=1)
+    assert "its socket path is too long" in run.stderr_text
