@@ -20,8 +20,12 @@ static void add(struct rundir_list *list, const char *format, const char *text)
 
 void rundir_places(struct rundir_list *list, const char *option)
 {
+    rundir_places_of(list, option ? option : getenv("SCOPED_LANE_RUNDIR"), getenv("XDG_RUNTIME_DIR"), geteuid());
+}
+
+void rundir_places_of(struct rundir_list *list, const char *named, const char *xdg, uid_t user)
+{
     list->count = 0;
-    const char *named = option ? option : getenv("SCOPED_LANE_RUNDIR");
     if (named && *named) {
         char here[RUNDIR_PATH_MAX / 2];
         if (*named != '/' && getcwd(here, sizeof here))
@@ -30,12 +34,11 @@ void rundir_places(struct rundir_list *list, const char *option)
             add(list, "%s", named);
         return;
     }
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
     if (xdg && *xdg == '/')
         add(list, "%s/scoped-lane", xdg);
     add(list, "%s", "/run/scoped-lane");
     char uid[32];
-    snprintf(uid, sizeof uid, "%u", (unsigned)geteuid());
+    snprintf(uid, sizeof uid, "%u", (unsigned)user);
     add(list, "/tmp/scoped-lane-%s", uid);
 }
 
@@ -80,7 +83,7 @@ int rundir_socket(const char *rundir, const char *name, char *path, size_t size)
     return 0;
 }
 
-int rundir_connect(const char *rundir, const char *name, int type)
+int rundir_connect_peer(const char *rundir, const char *name, int type, struct ucred *peer)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int result = rundir_socket(rundir, name, address.sun_path, sizeof address.sun_path);
@@ -89,13 +92,20 @@ int rundir_connect(const char *rundir, const char *name, int type)
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+    socklen_t length = sizeof *peer;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) < 0)
         result = -errno;
-    else if (peer.uid != 0 && peer.uid != geteuid())
-        result = -EACCES;
     if (result < 0)
         close(fd);
     return result < 0 ? result : fd;
+}
+
+int rundir_connect(const char *rundir, const char *name, int type)
+{
+    struct ucred peer;
+    int fd = rundir_connect_peer(rundir, name, type, &peer);
+    if (fd < 0 || peer.uid == 0 || peer.uid == geteuid())
+        return fd;
+    close(fd);
+    return -EACCES;
 }

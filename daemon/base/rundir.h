@@ -6,6 +6,8 @@
 #define SL_BASE_RUNDIR_H
 
 #include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 
 enum { RUNDIR_MAX = 4, RUNDIR_PATH_MAX = 4096 };
 
@@ -13,6 +15,9 @@ struct rundir_list {
     int count;
     char paths[RUNDIR_MAX][RUNDIR_PATH_MAX];
 };
+
+// The places where a process of that user looks which has these two variables, NULL where it has them not.
+void rundir_places_of(struct rundir_list *list, const char *rundir, const char *xdg_runtime_dir, uid_t uid);
 
 // The places to look for a daemon, best first. `option` is the --rundir argument or NULL; with it, or with the variable, there is one.
 void rundir_places(struct rundir_list *list, const char *option);
@@ -24,7 +29,10 @@ int rundir_own(const char *option, char path[RUNDIR_PATH_MAX]);
 // "<rundir>/<name>" when it fits a socket address (107 bytes), else -ENAMETOOLONG.
 int rundir_socket(const char *rundir, const char *name, char *path, size_t size);
 
-// A socket of `type` connected to <rundir>/<name>, or -errno. Who listens must be root or ourselves (-EACCES): anyone may make a
+// A socket of `type` connected to <rundir>/<name>, and who listens there; or -errno.
+int rundir_connect_peer(const char *rundir, const char *name, int type, struct ucred *peer);
+
+// The same, or -errno. Who listens must be root or ourselves (-EACCES): anyone may make a
 // directory in /tmp.
 int rundir_connect(const char *rundir, const char *name, int type);
 

@@ -271,7 +271,7 @@ int client_ask_each(const struct client_query *query, json_t **replies)
     }
     curl_easy_cleanup(curl);
     bool answered = json_array_size(*replies) > 0;
-    if (!answered && !failed)
+    if (!answered && !failed && !query->quiet)
         say_nobody(&places);
     places_finish(&places);
     if (answered)

@@ -208,7 +208,8 @@ static int print_aligned(FILE *to, const struct table_column *columns, const jso
     scols_table_enable_minout(table, 1);  // no blanks at the end of lines
     for (int i = 0; columns[i].field && i < 64 && result == 0; i++) {
         shown[i] = is_shown(&columns[i], rows);
-        int flags = (is_left(&columns[i]) ? 0 : SCOLS_FL_RIGHT) | (is_cut(&columns[i]) ? SCOLS_FL_TRUNC : 0);
+        int flags = (is_left(&columns[i]) ? 0 : SCOLS_FL_RIGHT) | (is_cut(&columns[i]) ? SCOLS_FL_TRUNC : 0) |
+                    (columns[i].shown == TABLE_WRAP ? SCOLS_FL_WRAP : 0);
         if (shown[i] && !scols_table_new_column(table, columns[i].header, 0, flags))
             result = -ENOMEM;
     }

@@ -38,6 +38,7 @@ enum table_shown {
     TABLE_IF_VARIED,  // only where the rows differ in it: the run of a listing of one run says nothing
     TABLE_IF_ANY,     // only where some row has more than 0 or nothing in it
     TABLE_CUT_IF_ANY, // so, and cut
+    TABLE_WRAP,       // as always, and in several lines where a terminal is too narrow
     TABLE_NEVER,
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -117,6 +118,82 @@ int procfs_maps_file(uint32_t pid, const char *path)
         return 1;
     // Memory that went while we read has cut the text short; whether it went shows now.
     return read_small(pid, 0, "maps", first, sizeof first) == 0 && *first ? 0 : -ESRCH;
+}
+
+static int read_whole(uint32_t pid, const char *file, struct buffer *text)
+{
+    char path[80];
+    path_of(path, pid, 0, file);
+    int result = files_read_all(path, text);
+    buffer_append(text, "", 1);
+    return result;
+}
+
+int procfs_find_map(uint32_t pid, const char *part, char *path, size_t size)
+{
+    struct buffer text = {0};
+    int result = read_whole(pid, "maps", &text);
+    char *rest = text.data, *line;
+    while (result == 0 && (line = strsep(&rest, "\n"))) {
+        const char *file = strchr(line, '/');
+        if (file && strstr(file, part)) {
+            snprintf(path, size, "%s", file);
+            result = 1;
+        }
+    }
+    buffer_finish(&text);
+    return result;
+}
+
+int procfs_uid(uint32_t pid, uid_t *uid)
+{
+    struct buffer text = {0};
+    int result = read_whole(pid, "status", &text);
+    const char *line = result == 0 ? strstr(text.data, "\nUid:") : NULL;
+    unsigned effective;
+    if (result == 0 && (!line || sscanf(line, "\nUid: %*u %u", &effective) != 1))
+        result = -EINVAL;
+    if (result == 0)
+        *uid = effective;
+    buffer_finish(&text);
+    return result;
+}
+
+int procfs_variable(uint32_t pid, const char *name, char *value, size_t size)
+{
+    struct buffer text = {0};
+    int result = read_whole(pid, "environ", &text);
+    size_t length = strlen(name);
+    for (const char *at = text.data, *end = text.data + text.length; result == 0 && at < end; at += strlen(at) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            snprintf(value, size, "%s", at + length + 1);
+            result = 1;
+        }
+    buffer_finish(&text);
+    return result;
+}
+
+int procfs_is_secure(uint32_t pid)
+{
+    struct buffer text = {0};
+    int result = read_whole(pid, "auxv", &text);
+    for (size_t at = 0; result == 0 && at + 2 * sizeof(unsigned long) <= text.length; at += 2 * sizeof(unsigned long)) {
+        unsigned long pair[2];
+        memcpy(pair, text.data + at, sizeof pair);
+        if (pair[0] == AT_SECURE)
+            result = pair[1] != 0;
+    }
+    buffer_finish(&text);
+    return result;
+}
+
+int procfs_same_mounts(uint32_t pid)
+{
+    char path[80], theirs[64] = "", ours[64] = "";
+    path_of(path, pid, 0, "ns/mnt");
+    if (readlink(path, theirs, sizeof theirs - 1) < 0 || readlink("/proc/self/ns/mnt", ours, sizeof ours - 1) < 0)
+        return -errno;
+    return strcmp(theirs, ours) == 0;
 }
 
 bool procfs_is_alive(uint32_t pid, uint64_t start_time)

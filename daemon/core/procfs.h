@@ -3,7 +3,9 @@
 #define SL_CORE_PROCFS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct buffer;
 
@@ -32,6 +34,13 @@ int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line
 int procfs_boot_id(char id[40]);                              // of this boot of the machine; 0 or -errno
 // Does the process still map this file? 1 yes, 0 no, -ESRCH: it maps nothing, for it is on its way out.
 int procfs_maps_file(uint32_t pid, const char *path);
+// The first file it maps whose path has `part` in it, as the kernel writes it: "… (deleted)". 1 found, 0 not, or -errno.
+int procfs_find_map(uint32_t pid, const char *part, char *path, size_t size);
+int procfs_uid(uint32_t pid, uid_t *uid);  // the effective one; 0 or -errno
+// A variable of the environment that it was started with. 1 set, 0 not, or -errno.
+int procfs_variable(uint32_t pid, const char *name, char *value, size_t size);
+int procfs_is_secure(uint32_t pid);               // started with rights that are not its user's (AT_SECURE)? 1, 0 or -errno
+int procfs_same_mounts(uint32_t pid);             // does it see the files that we see? 1, 0 or -errno
 // The same process, and no zombie; one whose main thread has ended before the others is none.
 bool procfs_is_alive(uint32_t pid, uint64_t start_time);
 
