@@ -27,7 +27,8 @@ static const struct table_column columns[] = {
     {0},
 };
 
-void doctor_find(struct doctor *doctor, enum severity severity, const char *check, const char *advice, const char *format, ...)
+void doctor_find(struct doctor *doctor, enum severity severity, const char *check, const char *advice, const char *format,
+                 ...)
 {
     static const char *const words[] = {"ok", "note", "slow", "STOPS"};
     char *found = NULL;
@@ -36,8 +37,9 @@ void doctor_find(struct doctor *doctor, enum severity severity, const char *chec
     if (vasprintf(&found, format, arguments) < 0)
         found = NULL;
     va_end(arguments);
-    json_array_append_new(doctor->rows, json_pack("{s:s, s:s, s:s, s:o}", "severity", words[severity], "check", check, "found",
-                                                  found ? found : "?", "advice", advice ? json_string(advice) : json_null()));
+    json_array_append_new(doctor->rows,
+                          json_pack("{s:s, s:s, s:s, s:o}", "severity", words[severity], "check", check, "found",
+                                    found ? found : "?", "advice", advice ? json_string(advice) : json_null()));
     free(found);
     doctor->stops += severity == DOCTOR_STOPS;
 }
@@ -45,7 +47,8 @@ void doctor_find(struct doctor *doctor, enum severity severity, const char *chec
 static int print(const struct command_line *line, const struct doctor *doctor)
 {
     if (listing_form(line) == TABLE_JSON) {
-        json_t *reply = json_pack("{s:s, s:I, s:O}", "schema", "scoped-lane/doctor/1", "time_ns", (json_int_t)clock_monotonic_ns(), "rows", doctor->rows);
+        json_t *reply = json_pack("{s:s, s:I, s:O}", "schema", "scoped-lane/doctor/1", "time_ns",
+                                  (json_int_t)clock_monotonic_ns(), "rows", doctor->rows);
         json_dumpf(reply, stdout, JSON_COMPACT);
         putchar('\n');
         json_decref(reply);

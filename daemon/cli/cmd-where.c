@@ -1,10 +1,11 @@
 // scoped-lane where: the roll call. Lanes of all ranks grouped by the regions they are in, smallest group first, so that
 // the one that went astray stands on top.
 #include "cli/listing.h"
+#include "cli/where.h"
 
 static const struct command_option options[] = {COMMAND_OPTIONS_LISTING, LISTING_FILTER_RUN, {0}};
 
-static const struct table_column columns[] = {
+const struct table_column where_columns[] = {
     {"ranks", "RANKS", TABLE_TEXT},
     {"rank_count", "COUNT", TABLE_COUNT},
     {"lanes", "LANES", TABLE_COUNT},
@@ -15,7 +16,7 @@ static const struct table_column columns[] = {
     {0},
 };
 
-static const struct listing listing = {.path = "/v1/where", .none = "no lanes are known", .columns = columns};
+static const struct listing listing = {.path = "/v1/where", .none = "no lanes are known", .columns = where_columns};
 
 static int run(const struct command_line *line)
 {

@@ -56,11 +56,13 @@ static void look_at_clock(struct doctor *doctor)
     if (strcmp(current, "tsc") == 0 || strcmp(current, "arch_sys_counter") == 0)
         doctor_find(doctor, DOCTOR_OK, "clock source", NULL, "%s: times are read from the processor's counter", current);
     else if (strstr(available, "tsc"))
-        doctor_find(doctor, DOCTOR_SLOW, "clock source",
-                    "boot with clocksource=tsc, where the kernel has not given the counter up for being unstable (see dmesg)",
-                    "%s, though tsc is there: each call asks the kernel for the time", current);
+        doctor_find(
+            doctor, DOCTOR_SLOW, "clock source",
+            "boot with clocksource=tsc, where the kernel has not given the counter up for being unstable (see dmesg)",
+            "%s, though tsc is there: each call asks the kernel for the time", current);
     else
-        doctor_find(doctor, DOCTOR_SLOW, "clock source", NULL, "%s: each call asks the kernel for the time, there is no counter to be had",
+        doctor_find(doctor, DOCTOR_SLOW, "clock source", NULL,
+                    "%s: each call asks the kernel for the time, there is no counter to be had",
                     *current ? current : "not known");
 }
 
@@ -71,7 +73,8 @@ void doctor_shm(struct doctor *doctor, const char *directory)
     struct statfs space;
     char size[TABLE_VALUE_MAX], room[TABLE_VALUE_MAX], ring[TABLE_VALUE_MAX];
     if (statfs(directory, &space) < 0 || access(directory, W_OK | X_OK) < 0) {
-        doctor_find(doctor, DOCTOR_STOPS, "shared memory", "mount a tmpfs there, or name another directory with SCOPED_LANE_SHM_DIR",
+        doctor_find(doctor, DOCTOR_STOPS, "shared memory",
+                    "mount a tmpfs there, or name another directory with SCOPED_LANE_SHM_DIR",
                     "no file can be made in %s: %s", directory, strerror(errno));
         return;
     }
@@ -80,11 +83,13 @@ void doctor_shm(struct doctor *doctor, const char *directory)
     table_bytes(free_bytes, room);
     table_bytes(ring_bytes, ring);
     if (free_bytes < SEGMENT_LEAST)
-        doctor_find(doctor, DOCTOR_STOPS, "shared memory", "make room in it or enlarge it (mount -o remount,size=1G); scoped-lane gc removes leftovers",
+        doctor_find(doctor, DOCTOR_STOPS, "shared memory",
+                    "make room in it or enlarge it (mount -o remount,size=1G); scoped-lane gc removes leftovers",
                     "%s is full: %s of %s are free", directory, room, size);
     else if (ring_bytes < SL_RING_BYTES_MIN)
-        doctor_find(doctor, DOCTOR_SLOW, "shared memory", "enlarge it (mount -o remount,size=1G); a container's with --shm-size",
-                    "%s has %s of %s free: rings are the smallest, and not every thread may get one", directory, room, size);
+        doctor_find(
+            doctor, DOCTOR_SLOW, "shared memory", "enlarge it (mount -o remount,size=1G); a container's with --shm-size",
+            "%s has %s of %s free: rings are the smallest, and not every thread may get one", directory, room, size);
     else if (ring_bytes < SL_RING_BYTES_DEFAULT)
         doctor_find(doctor, DOCTOR_NOTE, "shared memory", "enlarge it where calls are lost for full rings",
                     "%s has %s of %s free: new rings have at most %s", directory, room, size, ring);
@@ -120,8 +125,8 @@ static bool is_sound(struct doctor *doctor, const char *place, uid_t uid)
         return false;
     }
     if (status.st_mode & (S_IWGRP | S_IWOTH))
-        doctor_find(doctor, DOCTOR_NOTE, "runtime directory", "chmod go-w; a daemon will not start there", "%s may be written by others (mode %03o)",
-                    place, (unsigned)status.st_mode & 0777);
+        doctor_find(doctor, DOCTOR_NOTE, "runtime directory", "chmod go-w; a daemon will not start there",
+                    "%s may be written by others (mode %03o)", place, (unsigned)status.st_mode & 0777);
     return true;
 }
 
@@ -134,19 +139,23 @@ bool doctor_place(struct doctor *doctor, const char *place, uid_t uid)
     if (fd >= 0)
         close(fd);
     if (fd == -EAGAIN) {
-        doctor_find(doctor, DOCTOR_NOTE, "daemon", NULL, "%s: one is there and busy; processes register by their shared memory", place);
+        doctor_find(doctor, DOCTOR_NOTE, "daemon", NULL,
+                    "%s: one is there and busy; processes register by their shared memory", place);
         return true;
     }
     if (fd < 0) {
         bool stale = fd == -ECONNREFUSED;
         doctor_find(doctor, DOCTOR_NOTE, "daemon",
-                    fd == -EACCES ? "it is another user's" : stale ? "its daemon has gone: scoped-lane salvage makes run files of what it left" : NULL,
+                    fd == -EACCES ? "it is another user's"
+                    : stale       ? "its daemon has gone: scoped-lane salvage makes run files of what it left"
+                                  : NULL,
                     "%s: nobody listens (%s)", place, strerror(-fd));
         return false;
     }
     bool trusted = peer.uid == 0 || peer.uid == uid;
     doctor_find(doctor, trusted ? DOCTOR_OK : DOCTOR_NOTE, "daemon",
-                trusted ? NULL : "processes of another user than root's and their own are not trusted: start one of your own",
+                trusted ? NULL
+                        : "processes of another user than root's and their own are not trusted: start one of your own",
                 "%s: process %d of user %u listens", place, (int)peer.pid, (unsigned)peer.uid);
     return trusted;
 }
@@ -169,14 +178,18 @@ static void look_at_daemon(struct doctor *doctor, const char *rundir, const json
 {
     json_int_t refused = json_integer_value(json_object_get(row, "refused"));
     const char *last = json_string_value(json_object_get(row, "last_refusal"));
-    json_int_t deaf = json_integer_value(json_object_get(row, "without_socket")), processes = json_integer_value(json_object_get(row, "processes"));
+    json_int_t deaf = json_integer_value(json_object_get(row, "without_socket")),
+               processes = json_integer_value(json_object_get(row, "processes"));
     if (refused)
-        doctor_find(doctor, DOCTOR_NOTE, "refused", "a program that speaks another version has to be linked with this one's library",
+        doctor_find(doctor, DOCTOR_NOTE, "refused",
+                    "a program that speaks another version has to be linked with this one's library",
                     "%s: %" JSON_INTEGER_FORMAT " so far; the latest: %s", rundir, refused, last ? last : "?");
     if (deaf)
-        doctor_find(doctor, DOCTOR_NOTE, "sockets", "raise the daemon's limit of open files, unless its programs close what they did not open",
-                    "%s: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " processes are recorded without a socket; they cannot wake it", rundir,
-                    deaf, processes);
+        doctor_find(doctor, DOCTOR_NOTE, "sockets",
+                    "raise the daemon's limit of open files, unless its programs close what they did not open",
+                    "%s: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
+                    " processes are recorded without a socket; they cannot wake it",
+                    rundir, deaf, processes);
 }
 
 static void look_at_daemons(struct doctor *doctor, const char *option)
@@ -217,8 +230,9 @@ static void look_at_wakeups(struct doctor *doctor)
     if (told)
         doctor_find(doctor, DOCTOR_OK, "wake-up", NULL, "by %s", same >= 0 ? "F_DUPFD_QUERY" : "kcmp");
     else
-        doctor_find(doctor, DOCTOR_SLOW, "wake-up", "Linux 6.10 has F_DUPFD_QUERY; before, allow kcmp (seccomp, CONFIG_KCMP)",
-                    "off: programs cannot tell whether a descriptor still is the daemon's, which looks every 20 ms instead");
+        doctor_find(
+            doctor, DOCTOR_SLOW, "wake-up", "Linux 6.10 has F_DUPFD_QUERY; before, allow kcmp (seccomp, CONFIG_KCMP)",
+            "off: programs cannot tell whether a descriptor still is the daemon's, which looks every 20 ms instead");
 }
 
 static void look_at_leftovers(struct doctor *doctor, const char *directory)
@@ -241,7 +255,8 @@ static void look_at_leftovers(struct doctor *doctor, const char *directory)
     char size[TABLE_VALUE_MAX];
     table_bytes(bytes, size);
     if (count)
-        doctor_find(doctor, DOCTOR_NOTE, "leftovers", "scoped-lane gc tells of what, scoped-lane salvage makes run files of it",
+        doctor_find(doctor, DOCTOR_NOTE, "leftovers",
+                    "scoped-lane gc tells of what, scoped-lane salvage makes run files of it",
                     "%u segments of processes that have ended hold %s of %s", count, size, directory);
 }
 

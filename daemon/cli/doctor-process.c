@@ -1,5 +1,5 @@
-// Why a process records nothing. The same questions that the client asks itself when it starts (client/process.c), in the same order,
-// answered from outside.
+// Why a process records nothing. The same questions that the client asks itself when it starts (client/process.c), in the
+// same order, answered from outside.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -83,7 +83,8 @@ static void look_at_ledger(const struct patient *patient, const struct segment *
                     "%" PRIu64 " of them were lost", lost);
     if (full)
         doctor_find(patient->doctor, DOCTOR_STOPS, "rings", "is its daemon stopped? see the process of scoped-laned",
-                    "%" PRIu64 " of %u are full, %" PRIu64 " records wait: nobody takes them", full, segment->slot_count, waiting);
+                    "%" PRIu64 " of %u are full, %" PRIu64 " records wait: nobody takes them", full, segment->slot_count,
+                    waiting);
 }
 
 static void look_into_segment(const struct patient *patient, const struct segment *segment)
@@ -94,19 +95,24 @@ static void look_into_segment(const struct patient *patient, const struct segmen
     bool listens = places_listens(place);
     uint32_t daemon_pid = sl_load_relaxed(&header->daemon_pid);
     if (!listens)
-        doctor_find(doctor, DOCTOR_STOPS, "daemon", "start scoped-laned with this runtime directory: it goes on where the last one ended",
+        doctor_find(doctor, DOCTOR_STOPS, "daemon",
+                    "start scoped-laned with this runtime directory: it goes on where the last one ended",
                     "it is recorded for the daemon of %s, where nobody listens; its rings fill up", place);
     else if (!sl_load_relaxed(&header->adopted))
-        doctor_find(doctor, DOCTOR_NOTE, "daemon", "scoped-lane status tells of refusals; it is found within a second otherwise",
+        doctor_find(doctor, DOCTOR_NOTE, "daemon",
+                    "scoped-lane status tells of refusals; it is found within a second otherwise",
                     "the daemon of %s has not taken it yet", place);
     else
         doctor_find(doctor, DOCTOR_OK, "daemon", NULL, "process %u, in %s", daemon_pid, place);
     if (sl_load_relaxed(&header->control) & SL_CONTROL_PAUSED)
         doctor_find(doctor, DOCTOR_STOPS, "paused", "scoped-lane resume", "recording is paused");
     if (!sl_load_relaxed(&header->wakeups))
-        doctor_find(doctor, DOCTOR_NOTE, "wake-up", NULL, "it does not wake the daemon, which looks every 20 ms: it has not had to yet, or its descriptors were closed");
+        doctor_find(
+            doctor, DOCTOR_NOTE, "wake-up", NULL,
+            "it does not wake the daemon, which looks every 20 ms: it has not had to yet, or its descriptors were closed");
     if (segment->identity.clock == SL_CLOCK_MONOTONIC)
-        doctor_find(doctor, DOCTOR_SLOW, "clock", "see the machine's clock source: scoped-lane doctor", "each call asks the kernel for the time");
+        doctor_find(doctor, DOCTOR_SLOW, "clock", "see the machine's clock source: scoped-lane doctor",
+                    "each call asks the kernel for the time");
     look_at_ledger(patient, segment);
 }
 
@@ -115,7 +121,8 @@ static void look_at_segment(const struct patient *patient, char *path)
     char problem[256], *deleted = strstr(path, " (deleted)");
     struct segment segment;
     if (deleted) {
-        doctor_find(patient->doctor, DOCTOR_STOPS, "segment", "scoped-lane status has the latest refusal; a new start of the program is recorded again",
+        doctor_find(patient->doctor, DOCTOR_STOPS, "segment",
+                    "scoped-lane status has the latest refusal; a new start of the program is recorded again",
                     "its shared memory was removed: refused by the daemon, or its process was taken for ended");
         return;
     }
@@ -127,7 +134,8 @@ static void look_at_segment(const struct patient *patient, char *path)
         close(fd);
     if (result < 0) {
         bool other = result == -EPROTONOSUPPORT;
-        doctor_find(patient->doctor, DOCTOR_STOPS, "segment", other ? "link the program with the library of this version" : NULL, "%s: %s", path, problem);
+        doctor_find(patient->doctor, DOCTOR_STOPS, "segment",
+                    other ? "link the program with the library of this version" : NULL, "%s: %s", path, problem);
         return;
     }
     if (segment.identity.pid != patient->pid || segment.identity.start_time != patient->start_time)
@@ -144,12 +152,14 @@ static bool is_off(const struct patient *patient)
 {
     char value[16];
     if (procfs_variable(patient->pid, "SCOPED_LANE", value, sizeof value) > 0 && strcmp(value, "off") == 0) {
-        doctor_find(patient->doctor, DOCTOR_STOPS, "switched off", "start it without SCOPED_LANE=off", "SCOPED_LANE=off is in its environment");
+        doctor_find(patient->doctor, DOCTOR_STOPS, "switched off", "start it without SCOPED_LANE=off",
+                    "SCOPED_LANE=off is in its environment");
         return true;
     }
     if (procfs_is_secure(patient->pid) == 1) {
-        doctor_find(patient->doctor, DOCTOR_STOPS, "setuid", "run it by the user whose rights it takes",
-                    "it runs with other rights than its user's (setuid, setgid, capabilities), and such programs record nothing");
+        doctor_find(
+            patient->doctor, DOCTOR_STOPS, "setuid", "run it by the user whose rights it takes",
+            "it runs with other rights than its user's (setuid, setgid, capabilities), and such programs record nothing");
         return true;
     }
     return false;
@@ -167,10 +177,13 @@ static void look_at_places(const struct patient *patient)
         there += doctor_place(patient->doctor, places.paths[i], patient->uid);
     if (there)
         doctor_find(patient->doctor, DOCTOR_STOPS, "start", "start it again, or have it call sl_attach",
-                    "a daemon listens where it looks, and it is not recorded: it has made no call yet, or looked before the daemon was there");
+                    "a daemon listens where it looks, and it is not recorded: it has made no call yet, or looked before "
+                    "the daemon was there");
     else
-        doctor_find(patient->doctor, DOCTOR_STOPS, "daemon", named ? "start scoped-laned with this runtime directory, or start the program without SCOPED_LANE_RUNDIR"
-                                                                     : "start scoped-laned before it, or start it with scoped-lane run",
+        doctor_find(patient->doctor, DOCTOR_STOPS, "daemon",
+                    named
+                        ? "start scoped-laned with this runtime directory, or start the program without SCOPED_LANE_RUNDIR"
+                        : "start scoped-laned before it, or start it with scoped-lane run",
                     "none that it trusts listens where it looks%s", named ? " (SCOPED_LANE_RUNDIR)" : "");
 }
 
@@ -193,7 +206,8 @@ static void look_at_unable(const struct patient *patient)
     {
         const char *why = json_string_value(json_object_get(row, "unable_why"));
         if (why)
-            doctor_find(patient->doctor, DOCTOR_NOTE, "told", NULL, "run %s: %s", json_string_value(json_object_get(row, "run")), why);
+            doctor_find(patient->doctor, DOCTOR_NOTE, "told", NULL, "run %s: %s",
+                        json_string_value(json_object_get(row, "run")), why);
     }
     json_decref(reply);
 }
@@ -214,7 +228,8 @@ void doctor_process(struct doctor *doctor, uint32_t pid)
     char path[4096];
     int result = procfs_stat(pid, 0, &stat);
     if (result < 0 || stat.state == 'Z') {
-        doctor_find(doctor, DOCTOR_STOPS, "process", NULL, "%u: %s", pid, result < 0 ? "there is no such process" : "it has ended, and its parent has not been told");
+        doctor_find(doctor, DOCTOR_STOPS, "process", NULL, "%u: %s", pid,
+                    result < 0 ? "there is no such process" : "it has ended, and its parent has not been told");
         return;
     }
     patient.start_time = stat.start_time;
@@ -222,13 +237,15 @@ void doctor_process(struct doctor *doctor, uint32_t pid)
     result = procfs_uid(pid, &patient.uid);
     int found = result < 0 ? result : find_segment(&patient, path, sizeof path);
     if (found < 0) {
-        doctor_find(doctor, DOCTOR_STOPS, "process", "ask as its user, or as root", "%u (%s) of user %u cannot be looked into: %s", pid, stat.name,
-                    (unsigned)patient.uid, strerror(-found));
+        doctor_find(doctor, DOCTOR_STOPS, "process", "ask as its user, or as root",
+                    "%u (%s) of user %u cannot be looked into: %s", pid, stat.name, (unsigned)patient.uid,
+                    strerror(-found));
         return;
     }
     doctor_find(doctor, DOCTOR_OK, "process", NULL, "%u (%s) of user %u", pid, stat.name, (unsigned)patient.uid);
     if (procfs_same_mounts(pid) == 0)
-        doctor_find(doctor, DOCTOR_NOTE, "container", "give it the runtime directory and /dev/shm of the daemon, or run doctor inside",
+        doctor_find(doctor, DOCTOR_NOTE, "container",
+                    "give it the runtime directory and /dev/shm of the daemon, or run doctor inside",
                     "it has its own view of the file system: what is said of paths is said of ours");
     if (found > 0) {
         look_at_segment(&patient, path);

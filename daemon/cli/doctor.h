@@ -20,13 +20,14 @@ struct doctor {
 };
 
 // `advice` NULL: nothing is to be done.
-void doctor_find(struct doctor *doctor, enum severity severity, const char *check, const char *advice, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void doctor_find(struct doctor *doctor, enum severity severity, const char *check, const char *advice, const char *format,
+                 ...) __attribute__((format(printf, 5, 6)));
 
 void doctor_machine(struct doctor *doctor, const char *rundir_option);
 void doctor_process(struct doctor *doctor, uint32_t pid);
 
-// Of a place where processes of that user look for a daemon: is it sound, and does somebody listen whom they trust? True then.
+// Of a place where processes of that user look for a daemon: is it sound, and does somebody listen whom they trust? True
+// then.
 bool doctor_place(struct doctor *doctor, const char *place, uid_t uid);
 // Where segments are made.
 void doctor_shm(struct doctor *doctor, const char *directory);

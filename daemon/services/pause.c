@@ -1,6 +1,6 @@
-// Pausing: processes that record nothing for the time being. A word in the segment says so (proto/lane.h), and each lane's `entries`
-// makes the client look at it at its next call. Lanes that are made at this very moment are caught up with a second later; until then
-// they lose nothing but that second.
+// Pausing: processes that record nothing for the time being. A word in the segment says so (proto/lane.h), and each lane's
+// `entries` makes the client look at it at its next call. Lanes that are made at this very moment are caught up with a
+// second later; until then they lose nothing but that second.
 #include "services/daemon.h"
 
 static void settle_lane(struct sl_lane *lane, uint32_t entries)
@@ -18,7 +18,8 @@ static void settle(struct client *client)
         settle_lane(sl_ring_lane(segment_ring(segment, i)), client->paused ? 0 : SL_THREAD_ENTRIES);
     for (uint32_t i = 0; i < segment->task_extents; i++) {
         const struct segment_rows *rows = &segment->tasks[i];
-        struct sl_task_row *row = (struct sl_task_row *)segment_at(segment, rows->offset, (uint64_t)rows->count * sizeof *row);
+        struct sl_task_row *row =
+            (struct sl_task_row *)segment_at(segment, rows->offset, (uint64_t)rows->count * sizeof *row);
         for (uint32_t j = 0; row && j < rows->count; j++)
             if (sl_load_acquire(&row[j].state) == SL_ROW_LIVE)
                 settle_lane(&row[j].lane, client->paused ? 0 : SL_TASK_ENTRIES);

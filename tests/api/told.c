@@ -1,9 +1,12 @@
 // told: does what its standard input says, a line at a time, and says "done N" after line N:
 //
 //   enter NAME   exit NAME   next NAME   calls NAME COUNT
+//   idle NAME COUNT   so many threads called "pool" that make a call of it and then wait for ever
+//   busy NAME COUNT   so many threads called "burner" that never leave it, nor let go of their processor
+//   hold NAME COUNT   so many fibers that are suspended in it
 //
-// told -s THREADS: so many threads and a task on each make calls as fast as they can until the input ends; then one line: how many
-// calls were made.
+// told -s THREADS: so many threads and a task on each make calls as fast as they can until the input ends; then one line:
+// how many calls were made.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +14,46 @@
 #include <unistd.h>
 
 #include <scoped_lane.h>
+
+static void *wait_for_ever(void *name)
+{
+    sl_region_t region = sl_region(name);
+    sl_thread_name("pool");
+    sl_enter(region);
+    sl_exit(region);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void *burn(void *name)
+{
+    sl_thread_name("burner");
+    sl_enter(sl_region(name));
+    for (volatile long i = 0;; i++)
+        ;
+    return NULL;
+}
+
+static void start(void *(*function)(void *), const char *name, int count)
+{
+    char *copy = strdup(name);
+    for (int i = 0; i < count; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, function, copy);
+        pthread_detach(thread);
+    }
+}
+
+static void hold(sl_region_t region, int count)
+{
+    for (int i = 0; i < count; i++) {
+        sl_task_t task = sl_task_create("fiber", "held", "holder");
+        sl_task_step_in(task);
+        sl_enter(region);
+        sl_task_step_out(task);
+    }
+}
 
 static void obey(const char *word, const char *name, int count)
 {
@@ -21,6 +64,12 @@ static void obey(const char *word, const char *name, int count)
         sl_exit(region);
     if (strcmp(word, "next") == 0)
         sl_next(region);
+    if (strcmp(word, "idle") == 0)
+        start(wait_for_ever, name, count);
+    if (strcmp(word, "busy") == 0)
+        start(burn, name, count);
+    if (strcmp(word, "hold") == 0)
+        hold(region, count);
     for (int i = 0; strcmp(word, "calls") == 0 && i < count; i++) {
         sl_enter(region);
         sl_exit(region);

@@ -54,8 +54,8 @@ static void write_file(int times, const char *path)
 
 static void say_counts(int times)
 {
-    static const char *const each[] = {"Sendrecv", "Irecv", "Isend", "Waitall", "Allreduce", "Bcast", "Allgather", "Ibarrier", "Wait",
-                                       "Barrier", "File_write_at_all"};
+    static const char *const each[] = {"Sendrecv",  "Irecv",    "Isend", "Waitall", "Allreduce",        "Bcast",
+                                       "Allgather", "Ibarrier", "Wait",  "Barrier", "File_write_at_all"};
     static const char *const once[] = {"Init", "Finalize", "File_open", "File_close"};
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
         printf("MPI_%s %d\n", each[i], times);
