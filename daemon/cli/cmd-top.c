@@ -20,7 +20,7 @@
 #include "cli/top.h"
 #include "cli/where.h"
 
-enum { HEAD_LINES = 3, KEY_ESCAPE = 27 };
+enum { HEAD_LINES = 3, KEY_ESCAPE = 27, HISTORY = 3 };
 
 static const struct command_option options[] = {
     {.name = "interval",
@@ -41,6 +41,8 @@ struct screen {
     int64_t interval_ns, next_ns;
     struct top_view view;
     struct top_sample sample;
+    struct top_counters
+        history[HISTORY];  // the latest, newest first: daemons look at processor times seldom where threads are many
     struct top_lines lines;
     bool paused, where, helped, typing;
     bool nobody;   // no daemon answers
@@ -56,12 +58,29 @@ static void make_lines(struct screen *screen)
     top_lines(&screen->sample, &screen->view, &screen->lines);
 }
 
+static void remember(struct screen *screen, const struct top_counters *counters)
+{
+    json_decref(screen->history[HISTORY - 1].values);
+    memmove(&screen->history[1], &screen->history[0], (HISTORY - 1) * sizeof screen->history[0]);
+    screen->history[0] = (struct top_counters){json_incref(counters->values), counters->time_ns};
+}
+
+static const struct top_counters *oldest_known(const struct screen *screen)
+{
+    int i = HISTORY - 1;
+    while (i >= 0 && !screen->history[i].values)
+        i--;
+    return i >= 0 ? &screen->history[i] : NULL;
+}
+
 static void look(struct screen *screen)
 {
     struct top_sample sample;
-    screen->nobody = top_sample(screen->rundir, true, screen->sample.counters ? &screen->sample : NULL, &sample) < 0;
+    screen->nobody = top_sample(screen->rundir, true, oldest_known(screen), &sample) < 0;
     top_sample_finish(&screen->sample);
     screen->sample = sample;
+    if (!screen->nobody)
+        remember(screen, &sample.counters);
     make_lines(screen);
 }
 
@@ -127,7 +146,7 @@ static const char *const help_lines[] = {
     "p, space    stand still, and go on",
     "arrows, page up and down, home, end",
     "",
-    "CPU    of a thread its processor time, of a task the time it was stepped, since the last look",
+    "CPU    of a thread its processor time, of a task the time it was stepped, in the last looks",
     "SINCE  for how long a lane has neither entered nor left a region",
 };
 
@@ -282,6 +301,7 @@ static int print(struct screen *screen)
 {
     if (top_sample(screen->rundir, false, NULL, &screen->sample) < 0)
         return COMMAND_FAILED;
+    remember(screen, &screen->sample.counters);
     poll(NULL, 0, (int)(screen->interval_ns / 1000000));
     look(screen);
     if (screen->nobody)
@@ -328,6 +348,8 @@ static int run(const struct command_line *line)
     }
     top_lines_finish(&screen.lines);
     top_sample_finish(&screen.sample);
+    for (int i = 0; i < HISTORY; i++)
+        json_decref(screen.history[i].values);
     if (ended_by) {
         signal(ended_by, SIG_DFL);
         raise(ended_by);

@@ -33,7 +33,7 @@ static char *key_of(const json_t *row, const char *what, int64_t number)
 static void count(struct top_sample *sample, const json_t *row, const char *what, int64_t number, int64_t value)
 {
     char *key = key_of(row, what, number);
-    json_object_set_new(sample->counters, key, json_integer(value));
+    json_object_set_new(sample->counters.values, key, json_integer(value));
     free(key);
 }
 
@@ -41,7 +41,7 @@ static void count_all(struct top_sample *sample)
 {
     size_t i;
     json_t *row;
-    sample->counters = json_object();
+    sample->counters.values = json_object();
     json_array_foreach(json_object_get(sample->replies[THREADS], "rows"), i, row)
         count(sample, row, "lane", -2 - integer_of(row, "index", 0), integer_of(row, "cpu_ns", 0));
     json_array_foreach(json_object_get(sample->replies[TASKS], "rows"), i, row)
@@ -51,18 +51,18 @@ static void count_all(struct top_sample *sample)
 }
 
 // Per nanosecond; < 0 where there is nothing to compare with.
-static double rate(const struct top_sample *before, const struct top_sample *sample, const json_t *row, const char *what,
+static double rate(const struct top_counters *before, const struct top_sample *sample, const json_t *row, const char *what,
                    int64_t number)
 {
-    if (!before || sample->time_ns <= before->time_ns)
+    if (!before || sample->counters.time_ns <= before->time_ns)
         return -1;
     char *key = key_of(row, what, number);
-    const json_t *first = json_object_get(before->counters, key), *second = json_object_get(sample->counters, key);
+    const json_t *first = json_object_get(before->values, key), *second = json_object_get(sample->counters.values, key);
     free(key);
     if (!first || !second)
         return -1;
     json_int_t grown = json_integer_value(second) - json_integer_value(first);
-    return grown > 0 ? (double)grown / (double)(sample->time_ns - before->time_ns) : 0;
+    return grown > 0 ? (double)grown / (double)(sample->counters.time_ns - before->time_ns) : 0;
 }
 
 static void add_rate(double *sum, double more)
@@ -102,7 +102,7 @@ static void add_run(struct top_sample *sample, const json_t *row)
                                                          .lost = integer_of(row, "lost", 0)};
 }
 
-static void add_rank(struct top_sample *sample, const struct top_sample *before, const json_t *row)
+static void add_rank(struct top_sample *sample, const struct top_counters *before, const json_t *row)
 {
     struct top_run *run = run_of(sample, row);
     const char *state = text_of(row, "state");
@@ -123,27 +123,28 @@ static void add_rank(struct top_sample *sample, const struct top_sample *before,
 }
 
 // A thread's time includes that of the tasks it steps: only threads add up.
-static void add_lane(struct top_sample *sample, const struct top_sample *before, const json_t *row)
+static void add_lane(struct top_sample *sample, const struct top_counters *before, const json_t *row)
 {
     struct top_run *run = run_of(sample, row);
     struct top_rank *rank = run ? rank_of(run, row) : NULL;
     if (!rank)
         return;
-    int64_t number = integer_of(row, "lane", -1), since = integer_of(row, "since_ns", sample->time_ns);
+    int64_t number = integer_of(row, "lane", -1), since = integer_of(row, "since_ns", sample->counters.time_ns);
     double cpu = rate(before, sample, row, "lane", number);
     rank->lanes = alloc_resize(rank->lanes, rank->lane_count + 1, sizeof *rank->lanes);
-    rank->lanes[rank->lane_count++] = (struct top_lane){.label = text_of(row, "label"),
-                                                        .state = text_of(row, "state"),
-                                                        .stack = table_stack(json_object_get(row, "stack")),
-                                                        .cpu = cpu,
-                                                        .age_ns = since < sample->time_ns ? sample->time_ns - since : 0};
+    rank->lanes[rank->lane_count++] =
+        (struct top_lane){.label = text_of(row, "label"),
+                          .state = text_of(row, "state"),
+                          .stack = table_stack(json_object_get(row, "stack")),
+                          .cpu = cpu,
+                          .age_ns = since < sample->counters.time_ns ? sample->counters.time_ns - since : 0};
     if (number < 0) {
         add_rate(&rank->cpu, cpu);
         add_rate(&run->cpu, cpu);
     }
 }
 
-int top_sample(const char *rundir, bool quiet, const struct top_sample *before, struct top_sample *sample)
+int top_sample(const char *rundir, bool quiet, const struct top_counters *before, struct top_sample *sample)
 {
     static const char *const paths[] = {"/v1/runs", "/v1/processes", "/v1/lanes", "/v1/threads", "/v1/tasks"};
     size_t i;
@@ -157,7 +158,7 @@ int top_sample(const char *rundir, bool quiet, const struct top_sample *before, 
             return result;
         }
     }
-    sample->time_ns = integer_of(sample->replies[THREADS], "time_ns", 0);
+    sample->counters.time_ns = integer_of(sample->replies[THREADS], "time_ns", 0);
     count_all(sample);
     json_array_foreach(json_object_get(sample->replies[RUNS], "rows"), i, row) add_run(sample, row);
     json_array_foreach(json_object_get(sample->replies[PROCESSES], "rows"), i, row) add_rank(sample, before, row);
@@ -178,6 +179,6 @@ void top_sample_finish(struct top_sample *sample)
     free(sample->runs);
     for (size_t i = 0; i < sizeof sample->replies / sizeof *sample->replies; i++)
         json_decref(sample->replies[i]);
-    json_decref(sample->counters);
+    json_decref(sample->counters.values);
     *sample = (struct top_sample){0};
 }

@@ -33,12 +33,19 @@ static int64_t oldest(const struct top_rank *rank)
     return age_ns;
 }
 
+static bool is_idle(const struct top_lane *lane)
+{
+    return lane->cpu < busy_share && strcmp(lane->state, "running") != 0 && strcmp(lane->state, "moving") != 0;
+}
+
 static int compare_lanes(const void *a, const void *b)
 {
     const struct top_lane *one = a, *other = b;
     int result = order == TOP_BY_NAME  ? strcmp(one->label, other->label)
                  : order == TOP_BY_AGE ? descending((double)one->age_ns, (double)other->age_ns)
                                        : descending(one->cpu, other->cpu);
+    if (result == 0)
+        result = is_idle(one) - is_idle(other);
     return result ? result : strcmp(one->label, other->label);
 }
 
@@ -147,12 +154,6 @@ static char *columns_text(double cpu, const char *state, int64_t age_ns, const c
 }
 
 // ---- lines
-
-static bool is_idle(const struct top_lane *lane)
-{
-    bool seen_running = strcmp(lane->state, "running") == 0 || strcmp(lane->state, "moving") == 0;
-    return lane->cpu < 0 ? !seen_running : lane->cpu < busy_share;
-}
 
 static bool is_chosen(const struct top_view *view, const struct top_rank *rank, const struct top_lane *lane)
 {

@@ -11,7 +11,7 @@
 struct top_lane {
     const char *label, *state;
     char *stack;     // "step > halo"
-    double cpu;      // share of a processor since the last sample, of a task the time it was stepped; < 0 not known yet
+    double cpu;      // share of a processor since `before`, of a task the time it was stepped; < 0 not known yet
     int64_t age_ns;  // since it entered or left a region
 };
 
@@ -33,16 +33,21 @@ struct top_run {
     size_t rank_count;
 };
 
+// What grows, by lane and process, at a time: the difference of two says how fast.
+struct top_counters {
+    json_t *values;
+    int64_t time_ns;
+};
+
 struct top_sample {
     json_t *replies[5];  // the texts above are theirs
-    json_t *counters;    // what grows, by lane and process: the next sample takes the difference
-    int64_t time_ns;
+    struct top_counters counters;
     struct top_run *runs;  // those that are being recorded
     size_t run_count;
 };
 
 // What is to be seen now. `before` may be NULL. 0, or -errno with the reason said unless `quiet`.
-int top_sample(const char *rundir, bool quiet, const struct top_sample *before, struct top_sample *sample);
+int top_sample(const char *rundir, bool quiet, const struct top_counters *before, struct top_sample *sample);
 void top_sample_finish(struct top_sample *sample);  // one that is all zero has nothing
 
 enum top_sort { TOP_BY_CPU, TOP_BY_AGE, TOP_BY_CALLS, TOP_BY_NAME, TOP_SORTS };
