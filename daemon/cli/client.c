@@ -26,7 +26,8 @@ enum {
 // --- Where daemons may be ----------------------------------------------------------------------------------------------
 
 struct place {
-    char *rundir;
+    char *rundir;      // or the socket itself
+    bool is_socket;
     char reason[128];  // why there was no answer
 };
 
@@ -73,6 +74,12 @@ static void places_init(struct places *places, const struct client_query *query)
 {
     struct rundir_list list;
     *places = (struct places){0};
+    for (int i = 0; query->sockets && query->sockets[i]; i++) {
+        add_place(places, alloc_text(query->sockets[i]));
+        places->list[i].is_socket = true;
+    }
+    if (query->sockets)
+        return;
     if (query->only) {
         add_place(places, alloc_text(query->rundir));
         return;
@@ -152,14 +159,14 @@ static enum outcome request(CURL *curl, struct place *place, const struct client
 {
     char socket_path[RUNDIR_PATH_MAX];
     *reply = NULL;
-    int result = rundir_socket(place->rundir, "query.sock", socket_path, sizeof socket_path);
+    int result = place->is_socket ? 0 : rundir_socket(place->rundir, "query.sock", socket_path, sizeof socket_path);
     if (result < 0) {
         snprintf(place->reason, sizeof place->reason, "its socket path is too long");
         return NOBODY;
     }
     struct buffer body = {0};
     char *url = make_url(query, cursor);
-    set_up(curl, socket_path, url, query->post, &body);
+    set_up(curl, place->is_socket ? place->rundir : socket_path, url, query->post, &body);
     CURLcode code = curl_easy_perform(curl);
     free(url);
     enum outcome outcome = ANSWERED;
@@ -267,6 +274,10 @@ int client_ask_each(const struct client_query *query, json_t **replies)
         enum outcome outcome = place->reason[0] ? NOBODY : ask_pages(curl, place, query, &reply);
         if (outcome == ANSWERED)
             json_array_append_new(*replies, json_pack("{s:s, s:o}", "rundir", place->rundir, "reply", reply));
+        if (outcome == NOBODY && place->is_socket) {
+            say("no daemon answers on %s: %s", place->rundir, place->reason);
+            outcome = FAILED;
+        }
         failed += outcome == FAILED;
     }
     curl_easy_cleanup(curl);

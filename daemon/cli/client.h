@@ -16,6 +16,7 @@ struct client_query {
     const char *path;        // "/v1/threads"
     const char *parameters;  // "rank=3&pid=12", values escaped (client_escape); NULL: none
     bool post;
+    const char *const *sockets;  // NULL: by `rundir`; else these query sockets, ended by NULL, and each has to answer
     bool quiet;  // that nobody listens is not said
     bool only;  // the daemon of `rundir` itself, not the private ones below it
 };

@@ -18,7 +18,7 @@ enum table_form listing_form(const struct command_line *line)
 }
 
 // Each filter given on the command line, as the query's parameter of the same name.
-static char *parameters_of(const struct command_line *line)
+char *listing_parameters(const struct command_line *line)
 {
     static const char *const filters[] = {"run", "rank", "pid", "thread", "kind", "region", "state"};
     char *parameters = alloc_text("");
@@ -43,7 +43,7 @@ static void say_folded(const json_t *reply, const char *what, FILE *to)
         fprintf(to, "%" JSON_INTEGER_FORMAT " finished %s are not listed any more; run files have them\n", folded, what);
 }
 
-static int print(const struct command_line *line, FILE *to, const struct listing *listing, const json_t *reply)
+int listing_print(const struct command_line *line, FILE *to, const struct listing *listing, const json_t *reply)
 {
     enum table_form form = listing_form(line);
     if (form == TABLE_JSON) {
@@ -65,14 +65,14 @@ static int print(const struct command_line *line, FILE *to, const struct listing
 static int draw_listing(const struct command_line *line, FILE *to, void *context)
 {
     const struct listing *listing = context;
-    char *parameters = parameters_of(line);
+    char *parameters = listing_parameters(line);
     struct client_query query = {.rundir = command_text(line, "rundir"), .path = listing->path, .parameters = parameters};
     json_t *reply;
     int result = client_ask(&query, &reply);
     free(parameters);
     if (result < 0)
         return COMMAND_FAILED;
-    int status = print(line, to, listing, reply);
+    int status = listing_print(line, to, listing, reply);
     json_decref(reply);
     return result > 0 ? COMMAND_FAILED : status;
 }

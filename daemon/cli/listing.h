@@ -31,6 +31,10 @@ struct listing {
 // The exit status. The command's options are COMMAND_OPTIONS_LISTING and any filters.
 int listing_run(const struct command_line *line, const struct listing *listing);
 
+// Its parts, for one that does more: the query's parameters that the filters given are (freed by the caller), and the printing.
+char *listing_parameters(const struct command_line *line);
+int listing_print(const struct command_line *line, FILE *to, const struct listing *listing, const json_t *reply);
+
 // Writes one picture to `to` and returns an exit status.
 typedef int listing_draw(const struct command_line *line, FILE *to, void *context);
 

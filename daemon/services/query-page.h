@@ -18,6 +18,7 @@ struct row_key {
 
 struct row_filter {
     const char *run, *state, *region, *kind;  // NULL: all
+    const char *lanes;  // "tasks", "threads"; NULL: both
     bool idle;  // lanes outside all regions too
     int64_t rank, pid, thread;
     bool has_rank, has_pid, has_thread;

@@ -57,7 +57,12 @@ static void add_lane(struct page *page, const struct lane *lane, void *context)
     static uint32_t names[LANES_DEPTH_LIMIT];
     uint32_t depth = stack_names(lane, names);
     uint64_t since = lane->view ? lane->view->since : lane->process->status.last_event;
-    if ((!depth && !page->filter->idle) || (page->filter->state && strcmp(page->filter->state, lane->state) != 0))
+    bool is_task = lane->task != SL_TASK_NONE;
+    if (page->filter->lanes && is_task != (strcmp(page->filter->lanes, "tasks") == 0))
+        return;
+    if (!depth && (!lane->view || !page->filter->idle))  // a lane that has ended is not idle
+        return;
+    if (page->filter->state && strcmp(page->filter->state, lane->state) != 0)
         return;
     struct group *group = group_of(context, lane->run, names, depth);
     int64_t rank = lane->process->status.rank, time_ns = page->now_ns - row_time(lane->run, lane->process, since);
@@ -112,6 +117,7 @@ static void group_row(struct page *page, struct group *group)
     uint32_t count = rank_text(group, &ranks);
     jsonw_object(json);
     jsonw_member_text(json, "run", group->run->id);
+    jsonw_member_text(json, "host", page->daemon->host);
     jsonw_key(json, "stack");
     jsonw_array(json);
     for (uint32_t i = 0; i < group->depth; i++)
@@ -134,7 +140,7 @@ static void gather_process(struct page *page, struct run *run, struct model_proc
 
 static void gather_run(struct page *page, struct run *run)
 {
-    if (run->state == RUN_RECORDING)
+    if (run->state == RUN_RECORDING || page->filter->run)  // of one that is over: what its lanes were in
         page_each_process(page, run, gather_process);
 }
 

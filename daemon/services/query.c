@@ -42,6 +42,11 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
     filter->region = http_query(request, "region");
     filter->kind = http_query(request, "kind");
     filter->idle = http_query(request, "idle") != NULL;
+    filter->lanes = http_query(request, "lanes");
+    if (filter->lanes && strcmp(filter->lanes, "tasks") != 0 && strcmp(filter->lanes, "threads") != 0) {
+        http_error(reply, 400, "lanes is tasks or threads, not \"%s\"", filter->lanes);
+        return -1;
+    }
     return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
                    integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
                    integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0
@@ -365,6 +370,7 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
 }
 
 static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
+static const char *const where_parameters[] = {"run", "rank", "pid", "state", "lanes", "idle", "limit", "cursor", NULL};
 static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
@@ -380,7 +386,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/loss", row_parameters, get_loss},
     {"GET", "/v1/unmatched", row_parameters, get_unmatched},
     {"GET", "/v1/lanes", row_parameters, get_lanes},
-    {"GET", "/v1/where", row_parameters, get_where},
+    {"GET", "/v1/where", where_parameters, get_where},
     {"POST", "/v1/join", join_parameters, post_join},
     {"POST", "/v1/leave", run_parameters, post_leave},
     {"POST", "/v1/finish", run_parameters, post_finish},

@@ -1,9 +1,11 @@
 """The roll call: what every lane of every rank is in now, the odd ones first."""
 
+import json
 import os
 import signal
 
 from conftest import wait_until
+from test_pause import Told
 
 
 def ranks_in(place, regions):
@@ -67,3 +69,78 @@ def test_regions_counts_calls_that_are_open_up_to_now(service):
     later = next(row for row in service.rows("regions") if row["name"] == "long")
     assert later["total_ns"] > row["total_ns"]
     end(programs)
+
+
+def test_tasks_and_threads_are_told_apart_and_idle_lanes_are_one_group(service):
+    told = Told(service, OMPI_COMM_WORLD_RANK=2)
+    told.do("idle work 199", "hold db 50", "enter main")
+    wait_until(lambda: len(service.rows("lanes")) == 250, what="all lanes are known")
+
+    def stacks(*words):
+        rows = json.loads(service.command("where", "--json", *words))["rows"]
+        return [(row["stack"], row["lanes"], row["state"]) for row in rows]
+
+    wait_until(lambda: stacks() == [(["main"], 1, "waiting"), (["db"], 50, "suspended")], what="its main thread is at rest")
+    assert stacks("--tasks") == [(["db"], 50, "suspended")]
+    assert stacks("--threads") == [(["main"], 1, "waiting")]
+    wait_until(lambda: stacks("--threads", "--idle") == [(["main"], 1, "waiting"), ([], 199, "waiting")], what="all are at rest")
+    assert len(stacks("--tasks", "--threads", "--idle")) == 3
+    assert "(199 idle)" in service.command("where", "--idle") and "idle" not in service.command("where")
+    assert {row["host"] for row in service.rows("where")} == {service.rows("status")[0]["host"]}
+    assert service.ask("/v1/where?lanes=fibers")[0] == 400
+    told.ends()
+
+
+def test_what_the_lanes_of_a_run_were_in_that_was_killed_is_told_when_it_is_over(service):
+    programs = ranks_in(service, {0: "deep", 1: "deep"})
+    wait_until(lambda: sum(row["lanes"] for row in service.rows("where")) == 2, what="both are in their regions")
+    for program in programs.values():
+        os.kill(program.pid, signal.SIGKILL)
+    wait_until(lambda: {row["state"] for row in service.rows("runs")} == {"published"}, what="the run is over")
+    assert service.rows("where") == []
+    (row,) = service.rows("where?run=hang&idle")
+    assert (row["stack"], row["ranks"], row["lanes"]) == (["deep"], "0-1", 2)
+    assert row["state"] in ("killed", "vanished")
+    assert "deep" in service.command("where", "--run", "hang")
+    end(programs)
+
+
+def node(service, number):
+    """A daemon as on another node, with a socket of its own."""
+    rundir = service.path / f"node{number}"
+    rundir.mkdir(mode=0o700)
+    words = [service.laned, "--rundir", rundir, "--output", service.output]
+    if os.getuid() == 0:
+        words = ["unshare", "-u", "sh", "-c", f'hostname node{number} && exec "$@"', "sh", *words]
+    service.start(*words)
+    wait_until((rundir / "query.sock").exists, what=f"node {number} listens")
+    return rundir
+
+
+def test_several_nodes_make_one_roll_call(service):
+    nodes = [node(service, number) for number in range(5)]
+    sockets = [word for rundir in nodes for word in ("--socket", rundir / "query.sock")]
+    told = []
+    for rank in range(10):
+        told.append(Told(service, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUNDIR=nodes[rank // 2], SCOPED_LANE_RUN="job"))
+        told[rank].do("enter step", "enter migrate" if rank == 3 else "enter allreduce")
+
+    def rows(*words, status=0):
+        return json.loads(service.command("where", "--json", *words, status=status))["rows"]
+
+    wait_until(lambda: sum(row["lanes"] for row in rows(*sockets)) == 10, what="ten lanes")
+    odd, others = rows(*sockets)
+    assert (odd["stack"], odd["ranks"], odd["rank_count"], odd["lanes"]) == (["step", "migrate"], "3", 1, 1)
+    assert (others["stack"], others["ranks"], others["rank_count"], others["lanes"]) == (["step", "allreduce"], "0-2,4-9", 9, 9)
+    assert 0 <= others["youngest_ns"] <= others["oldest_ns"]
+    if os.getuid() == 0:
+        assert odd["host"] == "node1" and others["host"] == "5 hosts" and len(others["hosts"]) == 5
+        assert {row["host"] for row in rows(*sockets[:4])} == {"node0,node1", "node1"}
+        lines = service.command("where", *sockets).splitlines()
+        assert lines[0].split()[:2] == ["HOST", "RANKS"] and lines[1].split()[:2] == ["node1", "3"]
+
+    missing = service.run(service.lane, "where", *sockets, "--socket", service.path / "none.sock", status=1)
+    assert "none.sock" in missing.stderr_text and "migrate" in missing.stdout_text
+    assert "none.sock" in service.run(service.lane, "where", "--socket", service.path / "none.sock", status=1).stderr_text
+    for each in told:
+        each.ends()
