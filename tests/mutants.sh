@@ -40,7 +40,7 @@ mutant 'steps not clamped to the one before' '/if (now < lane->last_step_end)/,+
 mutant 'the wait before the first step charged' 's/if (lane->steps)/if (1)/' client/task.c
 mutant 'a stack per thread' 's/lane_use(self, row .*/lane_use(self, thread_lane(self));/' client/task.c
 mutant 'an outer step that goes on' 's/close_step(&outer->lane, now/if (0) &/' client/task.c
-mutant 'an exit that leaves whatever is on top' 's/if (entry->start && SL_ENTRY_REGION(entry->region) == region)/if (entry->start)/' \
+mutant 'an exit that leaves whatever is on top' 's/if (entry->start && region_of(entry) == region)/if (entry->start)/' \
     client/lane.c
 mutant 'handles of recycled rows taken' 's/row->index == (uint32_t)task && //' client/task.c
 mutant 'a record more in a ring than it holds' 's|: tail + records;|: tail + records + 1;|' client/lane.c

@@ -41,11 +41,15 @@ _scoped_lane() {
         mapfile -t COMPREPLY < <(compgen -W "2 3" -- "$current")
         return
         ;;
-    -o | --output)
+    -o | --output | --socket)
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return
         ;;
-    --pid | --rank | --run | --region | --kind | --state) return ;;
+    --sort)
+        mapfile -t COMPREPLY < <(compgen -W "cpu age calls name" -- "$current")
+        return
+        ;;
+    --pid | --rank | --run | --region | --kind | --state | --interval | --filter) return ;;
     esac
     if [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$program" "${COMP_WORDS[1]}" --help 2>/dev/null | _scoped_lane_options)" -- "$current")
