@@ -6,12 +6,14 @@ static const struct command_option options[] = {
     LISTING_FILTER_RUN,
     LISTING_FILTER_RANK,
     {.name = "region", .argument = "NAME", .help = "only this region"},
+    {.name = "ranks", .help = "a row for each rank instead of one for all"},
     {0},
 };
 
 static const struct table_column columns[] = {
     {"run", "RUN", TABLE_TEXT, TABLE_IF_VARIED},
     {"rank", "RANK", TABLE_COUNT, TABLE_IF_VARIED},
+    {"pid", "PID", TABLE_COUNT, TABLE_IF_VARIED},
     {"name", "REGION", TABLE_TEXT},
     {"calls", "CALLS", TABLE_COUNT, .exact = "exact"},
     {"open", "OPEN", TABLE_COUNT},
@@ -19,6 +21,8 @@ static const struct table_column columns[] = {
     {"self_ns", "SELF", TABLE_DURATION},
     {"mean_ns", "MEAN", TABLE_DURATION},
     {"min_ns", "MIN", TABLE_DURATION},
+    {"p50_ns", "P50", TABLE_DURATION},
+    {"p99_ns", "P99", TABLE_DURATION},
     {"max_ns", "MAX", TABLE_DURATION},
     {"imbalance", "IMBALANCE", TABLE_DECIMAL},
     {0},
@@ -34,7 +38,8 @@ static int run(const struct command_line *line)
 const struct command command_regions = {
     .name = "regions",
     .summary = "list regions: calls, total and self time, spread, imbalance",
-    .details = "Calls still open count in OPEN, TOTAL and SELF. A \">\" marks lower bounds: calls were lost. IMBALANCE is the largest rank's total over the mean.",
+    .details = "Calls still open count in OPEN, TOTAL and SELF. A \">\" marks lower bounds: calls were lost. P50 and P99 are the times that half and 99 of 100 "
+               "finished calls do not exceed, within 5 percent. IMBALANCE is the largest rank's total over the mean.",
     .options = options,
     .function = run,
 };

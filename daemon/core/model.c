@@ -35,8 +35,11 @@ static void threads_free(struct model_threads *threads)
 
 static void process_free(struct model_process *process)
 {
-    for (uint32_t i = 0; i < process->region_count; i++)
+    for (uint32_t i = 0; i < process->region_count; i++) {
         free(process->regions[i].file);
+        histogram_finish(&process->regions[i].lengths);
+    }
+    histogram_finish(&process->other.lengths);
     for (uint32_t i = 0; i < process->word_count; i++)
         free(process->words[i]);
     for (uint32_t chunk = 0; chunk < process->thread_chunks; chunk++)
@@ -103,6 +106,7 @@ struct model_process *model_add_process(struct model *model, const struct proces
     process->number = model->process_count;
     process->file_rank = -1;
     process->threads_kept = model->tasks_kept;
+    process->octaves_left = model->octaves_kept;
     process->other.name = model_intern(model, "(other)", 7);
     process->other.minimum = UINT64_MAX;
     model->processes = alloc_resize(model->processes, model->process_count + 1, sizeof *model->processes);
@@ -282,6 +286,10 @@ static void fold_threads(struct model_process *process)
         process->thread_fold_next = is_last ? 0 : chunk + 1;
         if (is_last || !process->threads[chunk] || process->threads[chunk]->ended < MODEL_THREAD_CHUNK)
             continue;
+        for (uint32_t i = 0; i < MODEL_THREAD_CHUNK; i++) {
+            process->folded_cpu_ns += process->threads[chunk]->thread[i].facts.cpu_ns;
+            process->folded_wait_ns += process->threads[chunk]->thread[i].wait_ns;
+        }
         threads_free(process->threads[chunk]);
         process->threads[chunk] = NULL;
         process->threads_known -= MODEL_THREAD_CHUNK;
@@ -430,6 +438,7 @@ static void count_call(struct model_process *process, const struct sl_record *re
         region->minimum = duration;
     if (duration > region->maximum)
         region->maximum = duration;
+    histogram_add(&region->lengths, duration, 1, &process->octaves_left);
     if (sl_record_kind(record) != SL_CALL_CROSSING) {
         add_self(region, duration);
         if (parent)
@@ -614,6 +623,16 @@ uint64_t model_calls(const struct model_process *process)
     for (uint32_t i = 0; i < process->slot_count; i++)
         calls += process->slots[i].ledger.stored;
     return calls;
+}
+
+void model_add_cpu(const struct model_process *process, uint64_t *cpu_ns, uint64_t *wait_ns)
+{
+    *cpu_ns += process->folded_cpu_ns;
+    *wait_ns += process->folded_wait_ns;
+    for (uint32_t i = model_next_thread(process, 0); i < process->thread_count; i = model_next_thread(process, i + 1)) {
+        *cpu_ns += model_find_thread(process, i)->facts.cpu_ns;
+        *wait_ns += model_find_thread(process, i)->wait_ns;
+    }
 }
 
 int64_t model_lane(uint32_t thread, uint32_t task)

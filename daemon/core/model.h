@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/facts.h"
+#include "core/histogram.h"
 #include "core/ticks.h"
 #include "proto/segment.h"
 
@@ -26,6 +27,7 @@ struct model_region {
     uint64_t calls;
     uint64_t total, minimum, maximum;  // ticks
     int64_t self;                      // ticks: total less the children's
+    struct histogram lengths;          // ticks
 };
 
 struct model_thread {
@@ -78,12 +80,14 @@ struct model_process {
     struct model_region *regions;  // by the process's region id
     uint32_t region_count;
     struct model_region other;  // region "(other)", and ids nobody explained
+    uint32_t octaves_left;      // that histograms of its regions may still take
     char **words;               // by word number
     uint32_t word_count;
     struct model_threads **threads;  // chunks, NULL where there are none (any more)
     uint32_t thread_chunks, thread_count;  // 1 + highest index
     uint32_t threads_kept;                 // before the oldest chunks of ended threads fold; 0: all
     uint64_t threads_known, threads_folded;
+    uint64_t folded_cpu_ns, folded_wait_ns;  // of those that have folded
     uint32_t thread_fold_next;             // chunk
     uint32_t *living;                      // indices of threads that have begun and not ended
     uint32_t living_count, living_room;
@@ -115,6 +119,7 @@ struct model {
     struct ticks clock;      // of the machine's counter
     uint32_t clock_kind;
     uint32_t tasks_kept;     // tasks, and threads, kept per process before the oldest finished ones fold; 0: all
+    uint32_t octaves_kept;   // of histograms of lengths, per process; 0: there are none
 };
 
 // A closed call as it comes out of a ring, its owner known.
@@ -167,6 +172,8 @@ void model_set_open(struct model_process *process, const struct open_facts *open
 struct ledger model_ledger(const struct model_process *process);
 uint64_t model_lost(const struct ledger *ledger);
 uint64_t model_calls(const struct model_process *process);
+// Sums over a process's threads, added to what is there.
+void model_add_cpu(const struct model_process *process, uint64_t *cpu_ns, uint64_t *wait_ns);
 
 // The region of an id, never NULL.
 struct model_region *model_region(struct model_process *process, uint32_t id);

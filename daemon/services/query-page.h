@@ -19,7 +19,8 @@ struct row_key {
 struct row_filter {
     const char *run, *state, *region, *kind;  // NULL: all
     const char *lanes;  // "tasks", "threads"; NULL: both
-    bool idle;  // lanes outside all regions too
+    bool idle;   // lanes outside all regions too
+    bool ranks;  // a row of regions for each process
     int64_t rank, pid, thread;
     bool has_rank, has_pid, has_thread;
 };

@@ -47,6 +47,7 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
         http_error(reply, 400, "lanes is tasks or threads, not \"%s\"", filter->lanes);
         return -1;
     }
+    filter->ranks = http_query(request, "ranks") != NULL;
     return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
                    integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
                    integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0
@@ -369,7 +370,8 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
     return 0;
 }
 
-static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "limit", "cursor", NULL};
+static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "ranks", "limit", "cursor",
+                                              NULL};
 static const char *const where_parameters[] = {"run", "rank", "pid", "state", "lanes", "idle", "limit", "cursor", NULL};
 static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};

@@ -24,7 +24,7 @@
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
 #define SYNC_PERIOD_NS      5000000000
-enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, RUNS_KEPT = 64 };
+enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64 };
 
 static const char *const state_names[] = {"recording", "converting", "published", "failed"};
 
@@ -56,6 +56,7 @@ static struct run *make_run(struct daemon *daemon, const char *key, uid_t uid, g
     run->spool.fd = -1;
     make_id(run);
     model_init(&run->model, daemon->clock_kind, ANCHORS_KEPT, TASKS_KEPT);
+    run->model.octaves_kept = OCTAVES_KEPT;
     run->next = daemon->runs;
     daemon->runs = run;
     return run;
