@@ -19,6 +19,15 @@ for subcommand in $subcommands; do
     done
 done
 
+# The daemon's options are its settings: each stands in both its pages.
+settings=$("$(dirname "$program")/scoped-laned" --help | sed -n 's/^  .*--\([a-z][a-z-]*\)[ ,].*/\1/p')
+[ -n "$settings" ] || fail "no options in scoped-laned --help"
+for setting in $settings; do
+    grep -q -e "Fl -$setting\b" docs/man/scoped-laned.8 || fail "docs/man/scoped-laned.8 does not tell of --$setting"
+    case $setting in config | version | help) continue ;; esac
+    grep -q -e "^\.It Cm $setting\b" docs/man/scoped-laned.conf.5 || fail "docs/man/scoped-laned.conf.5 does not tell of $setting"
+done
+
 if command -v mandoc >/dev/null; then
     mandoc -T lint -W warning docs/man/*.[1-8] || fail "mandoc finds fault"
 fi

@@ -95,6 +95,15 @@ int procfs_comm(uint32_t pid, uint32_t tid, char name[64])
     return result;
 }
 
+uint64_t procfs_resident_bytes(void)
+{
+    char text[128];
+    unsigned long long size, resident;
+    if (read_small((uint32_t)getpid(), 0, "statm", text, sizeof text) < 0 || sscanf(text, "%llu %llu", &size, &resident) != 2)
+        return 0;
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 int procfs_boot_id(char id[40])
 {
     struct buffer text = {0};

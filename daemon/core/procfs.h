@@ -31,6 +31,7 @@ int procfs_open_schedstat(uint32_t pid, uint32_t tid);                 // a desc
 int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat);  // by pread: the descriptor stays good
 
 int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line end; 0 or -errno
+uint64_t procfs_resident_bytes(void);                           // our own; 0 unknown
 int procfs_boot_id(char id[40]);                              // of this boot of the machine; 0 or -errno
 // Does the process still map this file? 1 yes, 0 no, -ESRCH: it maps nothing, for it is on its way out.
 int procfs_maps_file(uint32_t pid, const char *path);

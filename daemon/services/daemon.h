@@ -23,17 +23,14 @@
 
 #include "core/model.h"
 #include "core/segment.h"
+#include "services/settings.h"
 #include "storage/spool.h"
 
 struct converter;
 
+// What is no setting: how this daemon was started.
 struct daemon_options {
-    const char *rundir;   // NULL: by base/rundir.h
-    const char *output;   // directory of service runs; NULL: the first process's working directory
-    const char *spool;    // directory of spools; NULL: beside the output
-    uint64_t spool_limit;  // bytes per run; 0: the smaller of 16 GiB and half of what is free
-    uint64_t quota;        // bytes of a user's segments whose process and daemon are gone; 0: a quarter of /dev/shm
-    const char *config;
+    const char *config;   // the configuration file, NULL none
     bool private_mode;    // started by `scoped-lane run`: ends when its members have gone and their run is published
     bool salvage;         // makes files of what lies here, and ends
     int ready_fd;         // a byte is written here when ready; -1 none
@@ -119,6 +116,7 @@ struct client {
 
 struct daemon {
     struct daemon_options options;
+    struct settings settings;
     uv_loop_t loop;
     char rundir[4096];
     char host[256];
@@ -148,7 +146,7 @@ struct daemon {
 };
 
 // ---- service.c
-int service_run(const struct daemon_options *options);  // until it is told to end; the program's exit status
+int service_run(const struct daemon_options *options, const struct settings *settings);  // until it is told to end; the exit status
 void service_end(struct daemon *daemon);                // final drain, seal, convert, exit
 
 // ---- clients.c

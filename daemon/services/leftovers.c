@@ -88,8 +88,8 @@ static int by_user_and_age(const void *a, const void *b)
 static uint64_t quota_of(const struct daemon *daemon)
 {
     struct statvfs space;
-    if (daemon->options.quota)
-        return daemon->options.quota;
+    if (daemon->settings.quota)
+        return daemon->settings.quota;
     return statvfs(SHM_DIRECTORY, &space) == 0 ? (uint64_t)space.f_blocks * space.f_frsize / SHARE : UINT64_MAX;
 }
 

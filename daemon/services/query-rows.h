@@ -17,6 +17,9 @@ typedef void (*lanes_on_lane)(struct page *page, const struct lane *lane, void *
 void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context);
 
 // Each writes the rows of its listing that fit the page.
+void rows_status(struct page *page);  // of the daemon itself
+void rows_clock(struct page *page);
+void rows_config(struct page *page);
 void rows_runs(struct page *page);
 void rows_processes(struct page *page);
 void rows_regions(struct page *page);  // calls that are open count in open, total and self as of now

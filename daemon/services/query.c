@@ -9,6 +9,7 @@
 #include "services/converter.h"
 #include "services/daemon.h"
 #include "services/http.h"
+#include "services/metrics.h"
 #include "services/query-rows.h"
 
 enum { ROWS_PER_PAGE = 1000 };
@@ -134,47 +135,9 @@ LISTING(loss)
 LISTING(unmatched)
 LISTING(lanes)
 LISTING(where)
-
-// ---- status
-
-static void status_rows(struct page *page)
-{
-    const struct daemon *daemon = page->daemon;
-    struct json_writer *json = page->json;
-    struct http_counts counts;
-    uint64_t runs = 0;
-    for (const struct run *run = daemon->runs; run; run = run->next)
-        runs += run->state == RUN_RECORDING;
-    http_counts(daemon->http, &counts);
-    page->count++;
-    jsonw_object(json);
-    jsonw_member_text(json, "version", SL_VERSION);
-    jsonw_member_int(json, "pid", getpid());
-    jsonw_member_text(json, "host", daemon->host);
-    jsonw_member_text(json, "rundir", daemon->rundir);
-    jsonw_member_text(json, "output", daemon->options.output);
-    jsonw_member_bool(json, "private", daemon->options.private_mode);
-    jsonw_member_time(json, "started_ns", daemon->started_ns);
-    jsonw_member_text(json, "clock", daemon->clock_kind == SL_CLOCK_TSC ? "tsc" : daemon->clock_kind == SL_CLOCK_ARM ? "arm" : "monotonic");
-    jsonw_member_int(json, "clock_error_ns", daemon->clock.error_ns);
-    jsonw_member_uint(json, "runs", runs);
-    jsonw_member_uint(json, "processes", daemon->client_count);
-    uint64_t without = 0;
-    for (const struct client *client = daemon->clients; client; client = client->next)
-        without += client->socket < 0;
-    jsonw_member_uint(json, "without_socket", without);
-    jsonw_member_uint(json, "refused", daemon->refused);
-    jsonw_member_text(json, "last_refusal", daemon->refused ? daemon->last_refusal : NULL);
-    jsonw_member_uint(json, "pump_period_ms", daemon->pump_period_ms);
-    jsonw_member_uint(json, "connections", counts.connections_now);
-    jsonw_member_uint(json, "requests", counts.requests);
-    jsonw_object_end(json);
-}
-
-static int get_status(void *context, struct http_request *request, struct http_reply *reply)
-{
-    return listing(context, request, reply, "status", status_rows);
-}
+LISTING(status)
+LISTING(clock)
+LISTING(config)
 
 // ---- what `scoped-lane run` asks for
 
@@ -370,6 +333,17 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
     return 0;
 }
 
+static int get_metrics(void *context, struct http_request *request, struct http_reply *reply)
+{
+    struct daemon *daemon = context;
+    struct row_filter filter = {0};
+    struct page page = {.daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
+                        .now_ns = clock_monotonic_ns()};
+    reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    metrics_write(&page, &reply->body);
+    return 0;
+}
+
 static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "ranks", "limit", "cursor",
                                               NULL};
 static const char *const where_parameters[] = {"run", "rank", "pid", "state", "lanes", "idle", "limit", "cursor", NULL};
@@ -377,9 +351,13 @@ static const char *const join_parameters[] = {"run", "output", "members", "schem
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
 static const char *const pause_parameters[] = {"run", "rank", "pid", NULL};
+static const char *const no_parameters[] = {NULL};
 
 static const struct http_route routes[] = {
     {"GET", "/v1/status", row_parameters, get_status},
+    {"GET", "/v1/clock", row_parameters, get_clock},
+    {"GET", "/v1/config", row_parameters, get_config},
+    {"GET", "/metrics", no_parameters, get_metrics},
     {"GET", "/v1/runs", row_parameters, get_runs},
     {"GET", "/v1/processes", row_parameters, get_processes},
     {"GET", "/v1/threads", row_parameters, get_threads},
@@ -400,5 +378,14 @@ static const struct http_route routes[] = {
 
 int query_listen(struct daemon *daemon, int fd)
 {
-    return http_open(&daemon->http, &daemon->loop, fd, NULL, routes, daemon);
+    const struct settings *settings = &daemon->settings;
+    struct http_limits limits = {.connections = (unsigned)settings->connections,
+                                 .connections_per_uid = (unsigned)settings->connections_per_user,
+                                 .header_bytes = settings->header_size,
+                                 .reply_bytes = settings->reply_size,
+                                 .queued_bytes = settings->queued_size,
+                                 .header_timeout_ms = (unsigned)settings->header_timeout,
+                                 .idle_timeout_ms = (unsigned)settings->idle_timeout,
+                                 .write_timeout_ms = (unsigned)settings->write_timeout};
+    return http_open(&daemon->http, &daemon->loop, fd, &limits, routes, daemon);
 }

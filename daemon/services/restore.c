@@ -43,7 +43,7 @@ static void end_with_the_machine(struct run *run)
 static void go_on(struct daemon *daemon, struct spool_reader *reader, const char *path, const struct stat *status)
 {
     struct run *run = runs_restore(daemon, reader, status->st_uid, status->st_gid);
-    uint64_t limit = daemon->options.spool_limit ? daemon->options.spool_limit : UINT64_MAX;
+    uint64_t limit = daemon->settings.spool_limit ? daemon->settings.spool_limit : UINT64_MAX;
     bool torn = spool_is_torn(reader);
     int result = spool_continue(&run->spool, path, reader->at, limit);
     if (result < 0) {

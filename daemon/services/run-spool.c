@@ -35,8 +35,8 @@ static bool is_writable_directory(const char *path, uid_t uid, gid_t gid)
 static char *directory_for(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
 {
     char link[64], path[4096];
-    if (daemon->options.output)
-        return alloc_text(daemon->options.output);
+    if (daemon->settings.output)
+        return alloc_text(daemon->settings.output);
     snprintf(link, sizeof link, "/proc/%d/cwd", (int)client->pid);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length > 0) {
@@ -86,7 +86,7 @@ char *run_output_continuation(const char *output, uint32_t part)
 
 static char *spool_path_of(const struct run *run)
 {
-    const char *directory = run->daemon->options.spool;
+    const char *directory = run->daemon->settings.spool;
     if (!directory)
         return alloc_printf("%s.%s.spool", run->output, run->id);
     const char *slash = strrchr(run->output, '/');
@@ -95,8 +95,8 @@ static char *spool_path_of(const struct run *run)
 
 static uint64_t spool_limit_at(const struct daemon *daemon, const char *path)
 {
-    if (daemon->options.spool_limit)
-        return daemon->options.spool_limit;
+    if (daemon->settings.spool_limit)
+        return daemon->settings.spool_limit;
     char directory[4096];
     const char *slash = strrchr(path, '/');
     snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");

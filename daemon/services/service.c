@@ -105,14 +105,14 @@ static int check_paths(const struct daemon *daemon)
 static int open_directory(struct daemon *daemon)
 {
     struct rundir_list places;
-    rundir_places(&places, daemon->options.rundir);
+    rundir_places(&places, daemon->settings.rundir);
     if (places.count == 1) {
         snprintf(daemon->rundir, sizeof daemon->rundir, "%s", places.paths[0]);
         int result = check_paths(daemon);
         if (result < 0)
             return result;
     }
-    int result = rundir_own(daemon->options.rundir, daemon->rundir);
+    int result = rundir_own(daemon->settings.rundir, daemon->rundir);
     if (result < 0) {
         say("cannot use the runtime directory %s: %s", daemon->rundir, strerror(-result));
         return result;
@@ -359,10 +359,11 @@ static void remove_directory(const struct daemon *daemon)
     rmdir(daemon->rundir);
 }
 
-int service_run(const struct daemon_options *options)
+int service_run(const struct daemon_options *options, const struct settings *settings)
 {
     static struct daemon daemon;
     daemon.options = *options;
+    daemon.settings = *settings;
     daemon.lock_fd = daemon.eventfd = -1;
     daemon.started_ns = clock_monotonic_ns();
     if (uv_loop_init(&daemon.loop) < 0 || start(&daemon) < 0)
@@ -374,6 +375,7 @@ int service_run(const struct daemon_options *options)
     uv_run(&daemon.loop, UV_RUN_NOWAIT);
     runs_free_all(&daemon);
     ticks_finish(&daemon.clock);
+    settings_finish(&daemon.settings);
     if (daemon.options.private_mode)
         remove_directory(&daemon);
     return daemon.exit_status;

@@ -1,0 +1,253 @@
+#include "services/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "core/procfs.h"
+#include "services/http.h"
+#include "services/region-sums.h"
+
+enum family_number {
+    REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS,
+    PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
+    UP, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
+    CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, QUEUED, FAMILIES
+};
+
+static const struct {
+    const char *name, *type, *help;
+} families[FAMILIES] = {
+    [REGION_CALLS] = {"scoped_lane_region_calls_total", "counter", "Finished calls of a region on a rank."},
+    [REGION_SECONDS] = {"scoped_lane_region_seconds_total", "counter", "Time in finished calls of a region on a rank."},
+    [REGION_OPEN] = {"scoped_lane_region_open_calls", "gauge", "Calls of a region that are open now."},
+    [REGION_OPEN_SECONDS] = {"scoped_lane_region_open_seconds", "gauge", "Time so far of the calls that are open now."},
+    [PROCESSES] = {"scoped_lane_processes", "gauge", "Processes that are recorded now."},
+    [THREADS] = {"scoped_lane_threads", "gauge", "Threads that live now."},
+    [TASKS] = {"scoped_lane_tasks_created_total", "counter", "Tasks that were created."},
+    [CPU] = {"scoped_lane_cpu_seconds_total", "counter", "CPU time of the threads that record."},
+    [RUN_QUEUE] = {"scoped_lane_run_queue_seconds_total", "counter", "Time in which they could run and had no processor."},
+    [PRODUCED] = {"scoped_lane_calls_produced_total", "counter", "Finished calls by the programs' own count."},
+    [STORED] = {"scoped_lane_calls_stored_total", "counter", "Of them, those that are recorded."},
+    [LOST] = {"scoped_lane_calls_lost_total", "counter", "Of them, those that were lost."},
+    [UNMATCHED] = {"scoped_lane_exits_unmatched_total", "counter", "Exits from regions that were not open."},
+    [UP] = {"scoped_laned_uptime_seconds", "gauge", "Since the daemon's start."},
+    [LEFT_OUT] = {"scoped_laned_series_left_out", "gauge", "Series that this reply lacks, for there would be too many."},
+    [INFO] = {"scoped_laned_info", "gauge", "1, with the daemon's version."},
+    [DAEMON_CPU] = {"scoped_laned_cpu_seconds_total", "counter", "The daemon's own CPU time."},
+    [DAEMON_MEMORY] = {"scoped_laned_resident_bytes", "gauge", "The daemon's resident memory."},
+    [DAEMON_RUNS] = {"scoped_laned_runs", "gauge", "Runs that are being recorded."},
+    [DAEMON_CLIENTS] = {"scoped_laned_processes", "gauge", "Processes that are attached, of all users."},
+    [DAEMON_REFUSED] = {"scoped_laned_registrations_refused_total", "counter", "Processes that were refused."},
+    [PUMP_PERIOD] = {"scoped_laned_drain_period_seconds", "gauge", "Until the rings are looked at again."},
+    [GENERATION] = {"scoped_laned_drains_total", "counter", "Drains that found something."},
+    [CLOCK_ERROR] = {"scoped_laned_clock_error_seconds", "gauge", "Largest error of the conversion of ticks seen."},
+    [CONNECTIONS] = {"scoped_laned_connections", "gauge", "Open connections on the query socket."},
+    [CONNECTIONS_REFUSED] = {"scoped_laned_connections_refused_total", "counter", "Connections over a limit."},
+    [REQUESTS] = {"scoped_laned_requests_total", "counter", "Requests on the query socket."},
+    [REQUEST_ERRORS] = {"scoped_laned_request_errors_total", "counter", "Requests that were answered with an error."},
+    [QUEUED] = {"scoped_laned_queued_bytes", "gauge", "Replies that wait for their readers."},
+};
+
+static const char *const loss_names[] = SL_LOSS_NAMES;
+
+struct metrics {
+    struct page *page;
+    struct buffer lines[FAMILIES];  // the samples of a family stand together
+    uint64_t series, left_out;
+};
+
+// ---- samples
+
+static void label_value(struct buffer *line, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            buffer_append(line, "\\", 1);
+        if (*text == '\n')
+            buffer_text(line, "\\n");
+        else
+            buffer_append(line, text, 1);
+    }
+}
+
+static void sample(struct metrics *metrics, enum family_number family, const char *labels, double value)
+{
+    buffer_printf(&metrics->lines[family], "%s%s %.17g\n", families[family].name, labels, value);
+}
+
+// One of a run's: within the bound.
+static void run_sample(struct metrics *metrics, enum family_number family, const char *labels, double value)
+{
+    if (metrics->series < metrics->page->daemon->settings.metrics_series) {
+        metrics->series++;
+        sample(metrics, family, labels, value);
+    } else {
+        metrics->left_out++;
+    }
+}
+
+static double seconds(int64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+// ---- a rank of a run: the processes that claim it
+
+struct rank {
+    struct run *run;
+    char *labels;  // run="…",rank="…", without braces
+};
+
+static void rank_sample(struct metrics *metrics, const struct rank *rank, enum family_number family, double value)
+{
+    char *labels = alloc_printf("{%s}", rank->labels);
+    run_sample(metrics, family, labels, value);
+    free(labels);
+}
+
+static void write_loss(struct metrics *metrics, const struct rank *rank, const struct ledger *ledger)
+{
+    for (int reason = 0; reason < SL_LOST_COUNT; reason++) {
+        if (!ledger->lost[reason])
+            continue;
+        char *labels = alloc_printf("{%s,reason=\"%s\"}", rank->labels, loss_names[reason]);
+        run_sample(metrics, LOST, labels, (double)ledger->lost[reason]);
+        free(labels);
+    }
+}
+
+static void add_ledger(struct ledger *sum, const struct ledger *ledger)
+{
+    sum->produced += ledger->produced;
+    sum->stored += ledger->stored;
+    sum->unmatched += ledger->unmatched;
+    for (int reason = 0; reason < SL_LOST_COUNT; reason++)
+        sum->lost[reason] += ledger->lost[reason];
+}
+
+static void write_tables(struct metrics *metrics, const struct rank *rank, struct model_process *const *processes, uint32_t count)
+{
+    struct ledger ledger = {0};
+    uint64_t live = 0, living = 0, tasks = 0, cpu_ns = 0, wait_ns = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct ledger one = model_ledger(processes[i]);
+        add_ledger(&ledger, &one);
+        live += processes[i]->status.state <= PROCESS_DEAF;
+        living += processes[i]->status.state <= PROCESS_DEAF ? processes[i]->living_count : 0;
+        tasks += processes[i]->status.tasks;
+        model_add_cpu(processes[i], &cpu_ns, &wait_ns);
+    }
+    rank_sample(metrics, rank, PROCESSES, (double)live);
+    rank_sample(metrics, rank, THREADS, (double)living);
+    rank_sample(metrics, rank, TASKS, (double)tasks);
+    rank_sample(metrics, rank, CPU, seconds((int64_t)cpu_ns));
+    rank_sample(metrics, rank, RUN_QUEUE, seconds((int64_t)wait_ns));
+    rank_sample(metrics, rank, PRODUCED, (double)ledger.produced);
+    rank_sample(metrics, rank, STORED, (double)ledger.stored);
+    rank_sample(metrics, rank, UNMATCHED, (double)ledger.unmatched);
+    write_loss(metrics, rank, &ledger);
+}
+
+static void write_regions(struct metrics *metrics, const struct rank *rank, const struct region_sums *sums)
+{
+    for (uint32_t name = 0; name < sums->count; name++) {
+        const struct region_sum *sum = &sums->of[name];
+        if (!sum->calls && !sum->open)
+            continue;
+        struct buffer labels = {0};
+        buffer_printf(&labels, "{%s,region=\"", rank->labels);
+        label_value(&labels, rank->run->model.names[name].text);
+        buffer_append(&labels, "\"}", 3);
+        run_sample(metrics, REGION_CALLS, labels.data, (double)sum->calls);
+        run_sample(metrics, REGION_SECONDS, labels.data, seconds(sum->closed_ns));
+        run_sample(metrics, REGION_OPEN, labels.data, (double)sum->open);
+        run_sample(metrics, REGION_OPEN_SECONDS, labels.data, seconds(sum->open_ns));
+        buffer_finish(&labels);
+    }
+}
+
+static void write_rank(struct metrics *metrics, struct run *run, struct model_process *const *processes, uint32_t count)
+{
+    int64_t claim = processes[0]->status.rank;
+    struct rank rank = {.run = run};
+    struct region_sums sums;
+    rank.labels = claim == SL_RANK_NONE ? alloc_printf("run=\"%s\",rank=\"none\"", run->id)
+                                        : alloc_printf("run=\"%s\",rank=\"%lld\"", run->id, (long long)claim);
+    write_tables(metrics, &rank, processes, count);
+    region_sums_init(&sums, run);
+    for (uint32_t i = 0; i < count; i++)
+        region_sums_add(&sums, metrics->page, run, processes[i]);
+    write_regions(metrics, &rank, &sums);
+    region_sums_finish(&sums);
+    free(rank.labels);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct model_process *one = *(struct model_process *const *)a, *other = *(struct model_process *const *)b;
+    if (one->status.rank != other->status.rank)
+        return one->status.rank < other->status.rank ? -1 : 1;
+    return one->number < other->number ? -1 : one->number > other->number;
+}
+
+static void write_run(struct page *page, struct run *run)
+{
+    uint32_t count = run->model.process_count;
+    if (run->state != RUN_RECORDING)
+        return;
+    struct model_process **processes = alloc_zeroed(count, sizeof *processes);
+    for (uint32_t i = 0; i < count; i++)
+        processes[i] = run->model.processes[i];
+    qsort(processes, count, sizeof *processes, by_rank);
+    for (uint32_t from = 0, to; from < count; from = to) {
+        for (to = from + 1; to < count && processes[to]->status.rank == processes[from]->status.rank;)
+            to++;
+        write_rank(page->context, run, processes + from, to - from);
+    }
+    free(processes);
+}
+
+// ---- the daemon
+
+static void write_daemon(struct metrics *metrics)
+{
+    const struct daemon *daemon = metrics->page->daemon;
+    struct http_counts counts;
+    uint64_t runs = 0;
+    for (const struct run *run = daemon->runs; run; run = run->next)
+        runs += run->state == RUN_RECORDING;
+    http_counts(daemon->http, &counts);
+    sample(metrics, UP, "", seconds(metrics->page->now_ns - daemon->started_ns));
+    sample(metrics, LEFT_OUT, "", (double)metrics->left_out);
+    sample(metrics, INFO, "{version=\"" SL_VERSION "\"}", 1);
+    sample(metrics, DAEMON_CPU, "", seconds(clock_ns(CLOCK_PROCESS_CPUTIME_ID)));
+    sample(metrics, DAEMON_MEMORY, "", (double)procfs_resident_bytes());
+    sample(metrics, DAEMON_RUNS, "", (double)runs);
+    sample(metrics, DAEMON_CLIENTS, "", daemon->client_count);
+    sample(metrics, DAEMON_REFUSED, "", (double)daemon->refused);
+    sample(metrics, PUMP_PERIOD, "", (double)daemon->pump_period_ms / 1000);
+    sample(metrics, GENERATION, "", (double)daemon->generation);
+    sample(metrics, CLOCK_ERROR, "", seconds(daemon->clock.error_ns));
+    sample(metrics, CONNECTIONS, "", counts.connections_now);
+    sample(metrics, CONNECTIONS_REFUSED, "", (double)counts.refused);
+    sample(metrics, REQUESTS, "", (double)counts.requests);
+    sample(metrics, REQUEST_ERRORS, "", (double)counts.errors);
+    sample(metrics, QUEUED, "", (double)counts.queued_bytes);
+}
+
+void metrics_write(struct page *page, struct buffer *body)
+{
+    struct metrics metrics = {.page = page};
+    page->context = &metrics;
+    page_each_run(page, write_run);
+    write_daemon(&metrics);
+    for (int i = 0; i < FAMILIES; i++) {
+        if (!metrics.lines[i].length)
+            continue;
+        buffer_printf(body, "# HELP %s %s\n# TYPE %s %s\n", families[i].name, families[i].help, families[i].name, families[i].type);
+        buffer_append(body, metrics.lines[i].data, metrics.lines[i].length);
+        buffer_finish(&metrics.lines[i]);
+    }
+}
