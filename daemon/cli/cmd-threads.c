@@ -17,6 +17,10 @@ static const struct table_column columns[] = {
     {"end_ns", "END", TABLE_AGO, TABLE_NEVER},
     {"cpu_ns", "CPU", TABLE_DURATION, .exact = "cpu_exact"},
     {"cpu_exact", "EXACT", TABLE_BOOL, TABLE_NEVER},
+    {"cpu_share", "NOW", TABLE_SHARE},
+    {"run_queue_ns", "RUN QUEUE", TABLE_DURATION},
+    {"switches", "SWITCHES", TABLE_COUNT, TABLE_NEVER},
+    {"preemptions", "PREEMPTIONS", TABLE_COUNT, TABLE_NEVER},
     {"task_index", "TASK", TABLE_COUNT, TABLE_IF_VARIED},
     {"since_ns", "SINCE", TABLE_AGO},
     {"stack", "STACK", TABLE_STACK, TABLE_CUT},
@@ -33,7 +37,8 @@ static int run(const struct command_line *line)
 const struct command command_threads = {
     .name = "threads",
     .summary = "list threads: CPU time and the regions each is in",
-    .details = "A CPU time with \">\" is sampled, a lower bound; without, the thread's own and exact. SINCE is how long "
+    .details = "A CPU time with \">\" is sampled, a lower bound; without, the thread's own and exact. NOW is the share of a "
+               "processor it had of late, RUN QUEUE how long it could run and had none. SINCE is how long "
                "the thread has neither entered nor left a region; STACK has the outermost region first.",
     .options = options,
     .function = run,

@@ -37,7 +37,12 @@ struct model_thread {
     uint64_t calls;
     int64_t sampled_ns;         // when cpu_ns was read last, 0 never
     uint64_t calls_at_sample;
-    uint64_t wait_ns;
+    uint64_t wait_ns;           // for a processor
+    int64_t share_ns;           // when cpu_share was worked out, from the CPU time then; 0 never
+    uint64_t share_cpu_ns;
+    double cpu_share;           // 0..1 of the time since the sample before, -1 unknown
+    uint64_t switches, preemptions;  // of context: its own, and those it was made to
+    bool switches_known;
     char os_state;
     uint32_t living;  // 1 + place among the living, 0: none
 };

@@ -30,6 +30,10 @@ int procfs_parse_schedstat(const char *text, struct procfs_schedstat *schedstat)
 int procfs_open_schedstat(uint32_t pid, uint32_t tid);                 // a descriptor for procfs_read_schedstat, or -errno
 int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat);  // by pread: the descriptor stays good
 
+// How often a thread gave its processor up, and how often it was taken from it. 0 or -errno.
+int procfs_parse_switches(const char *status, uint64_t *switches, uint64_t *preemptions);
+int procfs_switches(uint32_t pid, uint32_t tid, uint64_t *switches, uint64_t *preemptions);
+
 int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line end; 0 or -errno
 uint64_t procfs_resident_bytes(void);                           // our own; 0 unknown
 int procfs_boot_id(char id[40]);                              // of this boot of the machine; 0 or -errno

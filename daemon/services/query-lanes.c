@@ -56,6 +56,17 @@ static void member_lost(struct json_writer *json, const struct model_process *pr
         jsonw_member_null(json, "lost");
 }
 
+static void member_switches(struct json_writer *json, const struct model_thread *thread)
+{
+    if (thread->switches_known) {
+        jsonw_member_uint(json, "switches", thread->switches);
+        jsonw_member_uint(json, "preemptions", thread->preemptions);
+    } else {
+        jsonw_member_null(json, "switches");
+        jsonw_member_null(json, "preemptions");
+    }
+}
+
 static void thread_row(struct page *page, struct run *run, struct model_process *process, const struct client *client, uint32_t index,
                        uint32_t task)
 {
@@ -76,6 +87,9 @@ static void thread_row(struct page *page, struct run *run, struct model_process 
     jsonw_member_time(json, "end_ns", row_time(run, process, thread->facts.end));
     jsonw_member_uint(json, "cpu_ns", thread->facts.cpu_ns);
     jsonw_member_bool(json, "cpu_exact", thread->facts.cpu_exact);
+    row_member_share(json, thread);
+    jsonw_member_uint(json, "run_queue_ns", thread->wait_ns);
+    member_switches(json, thread);
     jsonw_member_uint(json, "calls", thread->calls);
     member_lost(json, process, thread, index);
     jsonw_member_text(json, "state", state);

@@ -96,6 +96,15 @@ void row_open(struct page *page, const struct run *run, const struct model_proce
     jsonw_member_uint(page->json, "pid", process->facts.pid);
 }
 
+// Of a thread that has been looked at twice, and lives.
+void row_member_share(struct json_writer *json, const struct model_thread *thread)
+{
+    if (thread && thread->share_ns && thread->cpu_share >= 0 && !thread->facts.end)
+        jsonw_member_double(json, "cpu_share", thread->cpu_share);
+    else
+        jsonw_member_null(json, "cpu_share");
+}
+
 int64_t row_time(struct run *run, const struct model_process *process, uint64_t ticks)
 {
     return ticks ? model_time_ns(&run->model, process, ticks) : SL_UNKNOWN;

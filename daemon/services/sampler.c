@@ -1,6 +1,6 @@
 // CPU time of living threads, from /proc/PID/task/TID/schedstat: every period, and for a thread whose drained calls have
 // grown by CPU_SAMPLE_MASK + 1. It is a lower bound until the dying thread stores its own exact time. Beside that, what the kernel
-// knows about them: the state, and the name, which pthread_setname_np changes without our hearing of it.
+// knows about them: the state, context switches, and the name, which pthread_setname_np changes without our hearing of it.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -70,9 +70,9 @@ static void sample_thread(struct client *client, uint32_t index, struct model_th
     if (fd < 0)
         return;
     bool is_read = procfs_read_schedstat(fd, &schedstat) == 0;
-    if (is_read && schedstat.cpu_ns > thread->facts.cpu_ns) {
-        thread->facts.cpu_ns = schedstat.cpu_ns;
-        thread->wait_ns = schedstat.wait_ns;
+    if (is_read) {
+        thread->facts.cpu_ns = schedstat.cpu_ns > thread->facts.cpu_ns ? schedstat.cpu_ns : thread->facts.cpu_ns;
+        thread->wait_ns = schedstat.wait_ns > thread->wait_ns ? schedstat.wait_ns : thread->wait_ns;
     }
     if (!kept)
         close(fd);
@@ -80,6 +80,18 @@ static void sample_thread(struct client *client, uint32_t index, struct model_th
         drop(client, kept);
     thread->sampled_ns = now_ns;
     thread->calls_at_sample = thread->calls;
+}
+
+// Over a whole period: the kernel counts in steps of some milliseconds, so that a shorter one would tell little.
+static void note_share(struct model_thread *thread, int64_t now_ns)
+{
+    uint64_t cpu_ns = thread->facts.cpu_ns;
+    if (thread->sampled_ns != now_ns)  // it could not be read
+        return;
+    double share = thread->share_ns ? (double)(cpu_ns - thread->share_cpu_ns) / (double)(now_ns - thread->share_ns) : -1;
+    thread->cpu_share = share > 1 ? 1 : share;
+    thread->share_ns = now_ns;
+    thread->share_cpu_ns = cpu_ns;
 }
 
 static bool is_busy(const struct model_thread *thread, int64_t now_ns)
@@ -94,6 +106,8 @@ static void sample_client(struct client *client, bool busy_only, int64_t now_ns)
         struct model_thread *thread = model_find_thread(process, process->living[i]);
         if (!busy_only || is_busy(thread, now_ns))
             sample_thread(client, process->living[i], thread, now_ns);
+        if (!busy_only)
+            note_share(thread, now_ns);
     }
     if (!busy_only)
         drop_the_ended(client);
@@ -127,6 +141,8 @@ static void spool_samples(struct client *client, int64_t now_ns)
         if (procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat) == 0)
             look_at_name(client, thread, stat.name);
         thread->os_state = stat.state;
+        thread->switches_known =
+            procfs_switches((uint32_t)client->pid, thread->facts.native_id, &thread->switches, &thread->preemptions) == 0;
         samples[count++] = (struct sample_facts){.thread = thread->facts.index, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
                                                  .wait_ns = thread->wait_ns, .time_ns = now_ns};
     }
