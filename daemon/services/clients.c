@@ -27,6 +27,7 @@
 #include "core/procfs.h"
 #include "proto/hello.h"
 #include "services/daemon.h"
+#include "services/follow.h"
 
 #define SHM_DIRECTORY     "/dev/shm"
 #define UNFINISHED_NS     INT64_C(1000000000)
@@ -192,6 +193,7 @@ static struct client *adopt(struct daemon *daemon, struct segment *segment, pid_
     TESTPOINT(client_adopted);
     say_detail("process %d joins run %s", (int)pid, client->run->id);
     pump_client(client, false);
+    follow_client(client);
     return client;
 }
 
@@ -599,6 +601,7 @@ static void unlink_from_list(struct client *client)
 void client_close(struct client *client)
 {
     struct run *run = client->run;
+    follow_client(client);
     if (client->socket_poll)
         connection_close(client->socket_poll->data);
     unlink_from_list(client);
@@ -635,8 +638,10 @@ void clients_check(struct daemon *daemon)
     for (struct client *client = daemon->clients, *next; client; client = next) {
         bool exec = false;
         next = client->next;
-        if (!client->gone && !client->broken && still_there(client, now_ns, &exec))
+        if (!client->gone && !client->broken && still_there(client, now_ns, &exec)) {
+            follow_client(client);
             continue;
+        }
         if (!client->gone) {
             client->gone = true;
             client->gone_ns = now_ns;

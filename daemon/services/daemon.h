@@ -79,6 +79,7 @@ struct run {
     char *unable_words;
     struct converter *converter;  // of its file, while it runs
     uint32_t converters;          // that one, and snapshots in the making
+    uint32_t told_state;          // to followers: 1 + state, 0 none
 };
 
 struct client {
@@ -111,6 +112,7 @@ struct client {
     uint32_t **spooled_states;
     uint32_t spooled_count, spooled_room;
     uint32_t unmatched_said;
+    uint32_t told_state;  // of its process, to followers: 1 + state, 0 none
     struct schedstat *schedstat;  // descriptors by thread
 };
 
@@ -143,6 +145,9 @@ struct daemon {
     int exit_status;
     bool had_member;
     int64_t leftovers_ns;        // when they were last looked at
+    struct follower *followers;
+    int64_t followers_until_ns;  // at our end: when those that have not gone are left
+    uint64_t follow_lost;  // lines that they were too slow for
 };
 
 // ---- service.c

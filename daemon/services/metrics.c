@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "core/procfs.h"
+#include "services/follow.h"
 #include "services/http.h"
 #include "services/region-sums.h"
 
@@ -13,7 +14,7 @@ enum family_number {
     REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS,
     PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
     UP, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
-    CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, QUEUED, FAMILIES
+    CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, QUEUED, FOLLOWERS, FOLLOW_LOST, FAMILIES
 };
 
 static const struct {
@@ -47,6 +48,8 @@ static const struct {
     [CONNECTIONS_REFUSED] = {"scoped_laned_connections_refused_total", "counter", "Connections over a limit."},
     [REQUESTS] = {"scoped_laned_requests_total", "counter", "Requests on the query socket."},
     [REQUEST_ERRORS] = {"scoped_laned_request_errors_total", "counter", "Requests that were answered with an error."},
+    [FOLLOWERS] = {"scoped_laned_followers", "gauge", "Readers of /v1/follow."},
+    [FOLLOW_LOST] = {"scoped_laned_follow_lines_lost_total", "counter", "Lines that they were too slow for."},
     [QUEUED] = {"scoped_laned_queued_bytes", "gauge", "Replies that wait for their readers."},
 };
 
@@ -235,6 +238,11 @@ static void write_daemon(struct metrics *metrics)
     sample(metrics, REQUESTS, "", (double)counts.requests);
     sample(metrics, REQUEST_ERRORS, "", (double)counts.errors);
     sample(metrics, QUEUED, "", (double)counts.queued_bytes);
+    uint64_t lines_lost;
+    unsigned followers;
+    follow_counts(daemon, &followers, &lines_lost);
+    sample(metrics, FOLLOWERS, "", followers);
+    sample(metrics, FOLLOW_LOST, "", (double)lines_lost);
 }
 
 void metrics_write(struct page *page, struct buffer *body)

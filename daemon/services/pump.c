@@ -13,6 +13,7 @@
 #include "core/procfs.h"
 #include "core/unmatched.h"
 #include "services/daemon.h"
+#include "services/follow.h"
 
 enum {
     BATCH_RECORDS = 8192,  // 256 KiB: they stay in the processor's cache from the copy to the write, and their room is given back soon
@@ -106,6 +107,17 @@ static bool thread_is_gone(const struct client *client, uint32_t tid)
     return client->gone || procfs_stat((uint32_t)client->pid, tid, &stat) < 0;
 }
 
+static void set_thread(struct client *client, const struct thread_facts *facts, const char *name)
+{
+    const struct model_thread *thread = model_find_thread(client->process, facts->index);
+    bool was_known = thread && thread->known, had_ended = was_known && thread->facts.end;
+    bool is_renamed = was_known && strcmp(thread->name, name) != 0;
+    model_set_thread(client->process, facts, name);
+    spool_put_thread(&client->run->spool, client->process->number, facts, name);
+    if (!was_known || is_renamed || !had_ended != !facts->end)
+        follow_thread(client, facts, name, facts->end != 0);
+}
+
 static bool pump_thread(struct client *client, struct sl_thread_row *shared, uint32_t number)
 {
     uint32_t *seen = version_of(&client->thread_versions, &client->thread_rows, number);
@@ -117,8 +129,7 @@ static bool pump_thread(struct client *client, struct sl_thread_row *shared, uin
     struct buffer name = {0};
     if (is_new && (segment_thread_row(&client->segment, shared, &row, &name) || client->gone)) {
         struct thread_facts facts = thread_facts_of(&row, client->gone, name.length);
-        model_set_thread(client->process, &facts, name.data ? name.data : "");
-        spool_put_thread(&client->run->spool, client->process->number, &facts, name.data ? name.data : "");
+        set_thread(client, &facts, name.data ? name.data : "");
         TESTPOINT(thread_put);
         *seen = mark;
     }
@@ -175,7 +186,11 @@ static bool pump_task(struct client *client, struct sl_task_row *shared, uint32_
         if (!whole)
             rebuild(&facts);
         const char *names[2] = {name.data ? name.data : "", coro_name.data ? coro_name.data : ""};
+        const struct model_task *known = model_task(client->process, facts.index);
+        bool is_change = !known || !known->facts.done != !facts.done;
         model_set_task(&client->run->model, client->process, &facts, names[0], names[1]);
+        if (is_change)
+            follow_task(client, &facts, names[0], facts.done != 0);
         struct model_task *task = model_task(client->process, facts.index);
         if (task)
             task->row = (uint64_t)((const char *)shared - client->segment.map.base);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "services/converter.h"
 #include "services/daemon.h"
+#include "services/follow.h"
 #include "services/http.h"
 #include "services/metrics.h"
 #include "services/query-rows.h"
@@ -357,6 +358,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/status", row_parameters, get_status},
     {"GET", "/v1/clock", row_parameters, get_clock},
     {"GET", "/v1/config", row_parameters, get_config},
+    {"GET", "/v1/follow", follow_parameters, follow_get},
     {"GET", "/metrics", no_parameters, get_metrics},
     {"GET", "/v1/runs", row_parameters, get_runs},
     {"GET", "/v1/processes", row_parameters, get_processes},

@@ -20,6 +20,7 @@
 #include "core/procfs.h"
 #include "services/converter.h"
 #include "services/daemon.h"
+#include "services/follow.h"
 
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
@@ -259,6 +260,7 @@ static void on_converted(struct converter *converter, void *context)
     }
     free(run->spool.path);
     run->spool.path = NULL;
+    follow_run(run);
     forget_old(run->daemon);
 }
 
@@ -291,7 +293,7 @@ static void move_client(struct client *client, struct run *to)
     for (uint32_t i = 0; i < client->task_rows; i++)
         client->task_versions[i] = 0;
     client->tasks_scanned_ns = client->ledger_ns = client->open_ns = 0;
-    client->unmatched_said = 0;
+    client->unmatched_said = client->told_state = 0;
 }
 
 void runs_continue(struct client *client)
@@ -317,11 +319,9 @@ static void keep_the_living(struct run *run, bool written)
     }
 }
 
-void runs_finish(struct run *run)
+static void seal_and_convert(struct run *run)
 {
     struct daemon *daemon = run->daemon;
-    if (run->state != RUN_RECORDING)
-        return;
     for (struct client *client = daemon->clients, *next; client; client = next) {
         next = client->next;
         if (client->run != run)
@@ -369,6 +369,13 @@ void runs_finish(struct run *run)
     }
 }
 
+void runs_finish(struct run *run)
+{
+    if (run->state == RUN_RECORDING)
+        seal_and_convert(run);
+    follow_run(run);
+}
+
 int runs_snapshot(struct run *run, const char *output, void (*done)(struct converter *, void *), void *context,
                   struct converter **converter)
 {
@@ -412,6 +419,7 @@ void runs_check(struct daemon *daemon)
     int64_t now_ns = clock_monotonic_ns();
     for (struct run *run = daemon->runs, *next; run; run = next) {
         next = run->next;
+        follow_run(run);
         if (run->state != RUN_RECORDING)
             continue;
         if (is_over(run, now_ns))

@@ -24,12 +24,14 @@
 #include "core/guard.h"
 #include "proto/hello.h"
 #include "services/daemon.h"
+#include "services/follow.h"
 #include "services/http.h"
 
 enum {
     SAMPLE_PERIOD_MS = 100,
     SAMPLE_SHARE = 333,          // sampling takes at most one part in so many of a core
     END_DEADLINE_MS = 60000,
+    FOLLOWERS_PATIENCE_MS = 1000,
     PRIVATE_PATIENCE_MS = 30000,  // for the first command of a private daemon
 };
 
@@ -201,6 +203,17 @@ static void unlink_socket(const struct daemon *daemon, const char *name)
         unlink(path);
 }
 
+// They hear the last of it, unless they are slow.
+static bool followers_have_gone(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    if (daemon->followers_until_ns == 0) {
+        follow_end(daemon);
+        daemon->followers_until_ns = now_ns + FOLLOWERS_PATIENCE_MS * INT64_C(1000000);
+    }
+    return !daemon->followers || now_ns > daemon->followers_until_ns;
+}
+
 static void on_end_timer(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
@@ -213,6 +226,8 @@ static void on_end_timer(uv_timer_t *timer)
         say("a run file is not finished after %d s: its spool is kept", END_DEADLINE_MS / 1000);
         daemon->exit_status = 1;
     }
+    if (!followers_have_gone(daemon))
+        return;
     http_close(daemon->http);
     daemon->http = NULL;
     unlink_socket(daemon, SL_QUERY_SOCKET);

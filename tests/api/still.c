@@ -101,6 +101,7 @@ int main(void)
 {
     static void *(*const mains[])(void *) = {computes, waits, blocks, works, idle};
     enum { THREADS = sizeof mains / sizeof *mains };
+    pthread_t threads[THREADS];
     char line[64];
     if (pipe(message) < 0 || pipe(never) < 0)
         return 1;
@@ -109,10 +110,8 @@ int main(void)
     sl_enter(sl_region("await"));
     sl_task_step_out(sleeper);
     for (int i = 0; i < THREADS; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, mains[i], NULL))
+        if (pthread_create(&threads[i], NULL, mains[i], NULL))
             return 1;
-        pthread_detach(thread);
     }
     while (__atomic_load_n(&in_place, __ATOMIC_ACQUIRE) < THREADS)
         pause_ms(1);
@@ -122,5 +121,8 @@ int main(void)
         if (write(message[1], "", 1) < 0)
             return 1;
     over = 1;
+    for (int i = 0; i < THREADS; i++)
+        if (mains[i] == works)
+            pthread_join(threads[i], NULL);  // the others end with the process
     return 0;
 }
