@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 
-#define COMMANDS(X) X(run) X(ps) X(threads) X(tasks) X(regions) X(lanes) X(where) X(top) X(loss) X(status) X(report) X(snapshot) X(finish) \
-    X(pause) X(resume) X(salvage) X(gc) X(doctor)
+#define COMMANDS(X) X(run) X(ps) X(threads) X(tasks) X(regions) X(lanes) X(where) X(stuck) X(top) X(loss) X(status) X(report) X(snapshot) \
+    X(finish) X(pause) X(resume) X(salvage) X(gc) X(doctor)
 
 #define COMMAND_DECLARE(name) extern const struct command command_##name;
 COMMANDS(COMMAND_DECLARE)

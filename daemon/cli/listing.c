@@ -20,7 +20,7 @@ enum table_form listing_form(const struct command_line *line)
 // Each filter given on the command line, as the query's parameter of the same name.
 char *listing_parameters(const struct command_line *line)
 {
-    static const char *const filters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "ranks"};
+    static const char *const filters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "ranks", "after"};
     char *parameters = alloc_text("");
     for (int i = 0; i < line->given_count; i++)
         for (size_t filter = 0; filter < sizeof filters / sizeof *filters; filter++)

@@ -28,6 +28,7 @@
 #include "proto/hello.h"
 #include "services/daemon.h"
 #include "services/follow.h"
+#include "services/watchdog.h"
 
 #define SHM_DIRECTORY     "/dev/shm"
 #define UNFINISHED_NS     INT64_C(1000000000)
@@ -579,6 +580,7 @@ static bool still_there(struct client *client, int64_t now_ns, bool *exec)
 static void client_free(struct client *client)
 {
     sampler_forget(client);
+    watchdog_forget(client);
     segment_close(&client->segment);
     if (client->pidfd >= 0)
         close(client->pidfd);

@@ -80,6 +80,8 @@ struct run {
     struct converter *converter;  // of its file, while it runs
     uint32_t converters;          // that one, and snapshots in the making
     uint32_t told_state;          // to followers: 1 + state, 0 none
+    int64_t stuck_since_ns, alerted_ns;  // a lane is stuck that no alert has told of; the last alert
+    uint32_t alerts;
 };
 
 struct client {
@@ -113,6 +115,9 @@ struct client {
     uint32_t spooled_count, spooled_room;
     uint32_t unmatched_said;
     uint32_t told_state;  // of its process, to followers: 1 + state, 0 none
+    struct stuck *stuck;  // lanes, when looked at last
+    uint32_t stuck_count;
+    int64_t looked_ns;
     struct schedstat *schedstat;  // descriptors by thread
 };
 
@@ -145,6 +150,8 @@ struct daemon {
     int exit_status;
     bool had_member;
     int64_t leftovers_ns;        // when they were last looked at
+    uint64_t alerts;
+    uint32_t alert_commands;  // that run
     struct follower *followers;
     int64_t followers_until_ns;  // at our end: when those that have not gone are left
     uint64_t follow_lost;  // lines that they were too slow for
@@ -212,6 +219,8 @@ char *run_output_continuation(const char *output, uint32_t part);               
 int run_spool_make(struct run *run);      // 0, or -errno with the reason in run->problem
 void run_spool_drop(struct run *run);     // the file is published: the spool goes
 void run_spool_anchors(struct run *run);  // a fresh anchor
+void run_rights_take(uid_t uid, gid_t gid);  // this thread's access to files, for root who serves others
+void run_rights_return(void);
 int runs_flush(struct run *run);          // what is pending goes to the spool; 0 or -errno
 
 struct spool_reader;

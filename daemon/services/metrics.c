@@ -11,9 +11,9 @@
 #include "services/region-sums.h"
 
 enum family_number {
-    REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS,
+    REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS, REGION_STUCK,
     PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
-    UP, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
+    UP, ALERTS, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
     CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, QUEUED, FOLLOWERS, FOLLOW_LOST, FAMILIES
 };
 
@@ -24,6 +24,7 @@ static const struct {
     [REGION_SECONDS] = {"scoped_lane_region_seconds_total", "counter", "Time in finished calls of a region on a rank."},
     [REGION_OPEN] = {"scoped_lane_region_open_calls", "gauge", "Calls of a region that are open now."},
     [REGION_OPEN_SECONDS] = {"scoped_lane_region_open_seconds", "gauge", "Time so far of the calls that are open now."},
+    [REGION_STUCK] = {"scoped_lane_region_stuck_lanes", "gauge", "Lanes that are in a region and get nowhere."},
     [PROCESSES] = {"scoped_lane_processes", "gauge", "Processes that are recorded now."},
     [THREADS] = {"scoped_lane_threads", "gauge", "Threads that live now."},
     [TASKS] = {"scoped_lane_tasks_created_total", "counter", "Tasks that were created."},
@@ -34,6 +35,7 @@ static const struct {
     [LOST] = {"scoped_lane_calls_lost_total", "counter", "Of them, those that were lost."},
     [UNMATCHED] = {"scoped_lane_exits_unmatched_total", "counter", "Exits from regions that were not open."},
     [UP] = {"scoped_laned_uptime_seconds", "gauge", "Since the daemon's start."},
+    [ALERTS] = {"scoped_laned_alerts_total", "counter", "Alerts of stuck lanes."},
     [LEFT_OUT] = {"scoped_laned_series_left_out", "gauge", "Series that this reply lacks, for there would be too many."},
     [INFO] = {"scoped_laned_info", "gauge", "1, with the daemon's version."},
     [DAEMON_CPU] = {"scoped_laned_cpu_seconds_total", "counter", "The daemon's own CPU time."},
@@ -167,6 +169,7 @@ static void write_regions(struct metrics *metrics, const struct rank *rank, cons
         run_sample(metrics, REGION_SECONDS, labels.data, seconds(sum->closed_ns));
         run_sample(metrics, REGION_OPEN, labels.data, (double)sum->open);
         run_sample(metrics, REGION_OPEN_SECONDS, labels.data, seconds(sum->open_ns));
+        run_sample(metrics, REGION_STUCK, labels.data, sum->stuck);
         buffer_finish(&labels);
     }
 }
@@ -223,6 +226,7 @@ static void write_daemon(struct metrics *metrics)
         runs += run->state == RUN_RECORDING;
     http_counts(daemon->http, &counts);
     sample(metrics, UP, "", seconds(metrics->page->now_ns - daemon->started_ns));
+    sample(metrics, ALERTS, "", (double)daemon->alerts);
     sample(metrics, LEFT_OUT, "", (double)metrics->left_out);
     sample(metrics, INFO, "{version=\"" SL_VERSION "\"}", 1);
     sample(metrics, DAEMON_CPU, "", seconds(clock_ns(CLOCK_PROCESS_CPUTIME_ID)));

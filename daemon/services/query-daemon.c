@@ -36,6 +36,11 @@ void rows_status(struct page *page)
     jsonw_member_uint(json, "without_socket", without);
     jsonw_member_uint(json, "refused", daemon->refused);
     jsonw_member_text(json, "last_refusal", daemon->refused ? daemon->last_refusal : NULL);
+    uint64_t stuck = 0;
+    for (const struct client *client = daemon->clients; client; client = client->next)
+        stuck += client->stuck_count;
+    jsonw_member_uint(json, "stuck", stuck);
+    jsonw_member_uint(json, "alerts", daemon->alerts);
     jsonw_member_uint(json, "pump_period_ms", daemon->pump_period_ms);
     jsonw_member_uint(json, "connections", counts.connections_now);
     jsonw_member_uint(json, "requests", counts.requests);

@@ -290,17 +290,17 @@ static char *lane_label(const struct lane *lane)
     return task ? alloc_printf("%s (%s) on %s", task->name, task->coro_name, thread) : alloc_text(thread);
 }
 
-// Lanes are numbered as in run files: a task's index, else -2 - thread.
-static void lane_row(struct page *page, const struct lane *lane, void *context)
+struct row_key lane_key(const struct lane *lane)
 {
-    struct json_writer *json = page->json;
     bool is_task = lane->task != SL_TASK_NONE;
-    struct row_key key = {lane->run->number, lane->process->number, is_task ? UINT64_C(1) << 32 | lane->task : lane->thread};
-    (void)context;
-    if ((page->filter->state && strcmp(page->filter->state, lane->state) != 0) || !page_wants(page, &key))
-        return;
+    return (struct row_key){lane->run->number, lane->process->number, is_task ? UINT64_C(1) << 32 | lane->task : lane->thread};
+}
+
+// Lanes are numbered as in run files: a task's index, else -2 - thread.
+void lane_members(struct json_writer *json, const struct lane *lane)
+{
+    bool is_task = lane->task != SL_TASK_NONE;
     char *label = lane_label(lane);
-    row_open(page, lane->run, lane->process);
     jsonw_member_int(json, "lane", is_task ? (int64_t)lane->task : -2 - (int64_t)lane->thread);
     jsonw_member_text(json, "label", label);
     jsonw_member_uint(json, "thread_index", lane->thread);
@@ -309,12 +309,22 @@ static void lane_row(struct page *page, const struct lane *lane, void *context)
     else
         jsonw_member_null(json, "task_index");
     jsonw_member_text(json, "state", lane->state);
+    free(label);
+}
+
+static void lane_row(struct page *page, const struct lane *lane, void *context)
+{
+    struct row_key key = lane_key(lane);
+    (void)context;
+    if ((page->filter->state && strcmp(page->filter->state, lane->state) != 0) || !page_wants(page, &key))
+        return;
+    row_open(page, lane->run, lane->process);
+    lane_members(page->json, lane);
     if (lane->view)
         row_stack_of_view(page, lane->run, lane->process, lane->view);
     else
-        row_stack_of_dead(page, lane->run, lane->process, is_task ? FACTS_NO_THREAD : lane->thread, lane->task);
-    jsonw_object_end(json);
-    free(label);
+        row_stack_of_dead(page, lane->run, lane->process, lane->task != SL_TASK_NONE ? FACTS_NO_THREAD : lane->thread, lane->task);
+    jsonw_object_end(page->json);
 }
 
 static void lanes_of_process(struct page *page, struct run *run, struct model_process *process)

@@ -23,6 +23,8 @@ struct row_filter {
     bool ranks;  // a row of regions for each process
     int64_t rank, pid, thread;
     bool has_rank, has_pid, has_thread;
+    int64_t after_ns;  // lanes that have done nothing for so long, whatever else says that they are stuck
+    bool has_after;
 };
 
 struct page {

@@ -16,6 +16,9 @@ struct lane {
 typedef void (*lanes_on_lane)(struct page *page, const struct lane *lane, void *context);
 void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context);
 
+struct row_key lane_key(const struct lane *lane);
+void lane_members(struct json_writer *json, const struct lane *lane);  // lane, label, thread_index, task_index, state
+
 // Each writes the rows of its listing that fit the page.
 void rows_status(struct page *page);  // of the daemon itself
 void rows_clock(struct page *page);

@@ -12,6 +12,7 @@
 #include "services/http.h"
 #include "services/metrics.h"
 #include "services/query-rows.h"
+#include "services/watchdog.h"
 
 enum { ROWS_PER_PAGE = 1000 };
 
@@ -37,6 +38,21 @@ static int integer_filter(struct http_request *request, struct http_reply *reply
     return -1;
 }
 
+static int read_after(struct http_request *request, struct http_reply *reply, struct row_filter *filter)
+{
+    const char *text = http_query(request, "after");
+    char *end;
+    if (!text)
+        return 0;
+    double seconds = strtod(text, &end);
+    filter->has_after = true;
+    filter->after_ns = (int64_t)(seconds * 1e9);
+    if (end != text && !*end && seconds >= 0 && seconds < 1e9)
+        return 0;
+    http_error(reply, 400, "after must be a number of seconds, not \"%s\"", text);
+    return -1;
+}
+
 static int read_filter(struct http_request *request, struct http_reply *reply, struct row_filter *filter)
 {
     filter->run = http_query(request, "run");
@@ -52,7 +68,8 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
     filter->ranks = http_query(request, "ranks") != NULL;
     return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
                    integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
-                   integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0
+                   integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0 ||
+                   read_after(request, reply, filter) < 0
                ? -1
                : 0;
 }
@@ -136,6 +153,7 @@ LISTING(loss)
 LISTING(unmatched)
 LISTING(lanes)
 LISTING(where)
+LISTING(stuck)
 LISTING(status)
 LISTING(clock)
 LISTING(config)
@@ -345,8 +363,8 @@ static int get_metrics(void *context, struct http_request *request, struct http_
     return 0;
 }
 
-static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "ranks", "limit", "cursor",
-                                              NULL};
+static const char *const row_parameters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "idle", "ranks", "after", "limit",
+                                              "cursor", NULL};
 static const char *const where_parameters[] = {"run", "rank", "pid", "state", "lanes", "idle", "limit", "cursor", NULL};
 static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
@@ -358,6 +376,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/status", row_parameters, get_status},
     {"GET", "/v1/clock", row_parameters, get_clock},
     {"GET", "/v1/config", row_parameters, get_config},
+    {"GET", "/v1/stuck", row_parameters, get_stuck},
     {"GET", "/v1/follow", follow_parameters, follow_get},
     {"GET", "/metrics", no_parameters, get_metrics},
     {"GET", "/v1/runs", row_parameters, get_runs},

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "services/query-rows.h"
+#include "services/watchdog.h"
 
 void region_sums_init(struct region_sums *sums, const struct run *run)
 {
@@ -81,6 +82,9 @@ void region_sums_add(struct region_sums *sums, struct page *page, struct run *ru
             add_closed(run, process, &process->regions[id], sums);
     add_closed(run, process, &process->other, sums);
     lanes_visit(page, run, process, add_open, sums);
+    const struct client *client = page_client_of(page, process);
+    for (uint32_t i = 0; client && i < client->stuck_count; i++)
+        sums->of[client->stuck[i].name].stuck++;
     struct ledger ledger = model_ledger(process);
     bool bound = model_lost(&ledger) > 0;
     for (uint32_t name = 0; name < sums->count; name++) {

@@ -9,6 +9,7 @@ struct region_sum {
     int64_t closed_ns, open_ns, self_ns, min_ns, max_ns;  // min, max of closed calls
     int64_t process_ns, largest_ns;  // of the process being added; of the process with most
     uint32_t processes;              // that have the region
+    uint32_t stuck;                  // lanes that were in it and got nowhere, when looked at last
     bool bound;                      // one of them has lost calls, which do not say of which region
     bool lengths_lack;               // some of the calls are in no histogram
     struct histogram lengths;        // ns

@@ -119,15 +119,15 @@ void run_spool_anchors(struct run *run)
 }
 
 // As root we serve others: what lies in their directories is made and removed with their rights, not ours.
-static void as_owner(const struct run *run)
+void run_rights_take(uid_t uid, gid_t gid)
 {
-    if (geteuid() == 0 && run->uid != 0) {
-        setfsgid(run->gid);
-        setfsuid(run->uid);
+    if (geteuid() == 0 && uid != 0) {
+        setfsgid(gid);
+        setfsuid(uid);
     }
 }
 
-static void as_ourselves(void)
+void run_rights_return(void)
 {
     setfsuid(geteuid());
     setfsgid(getegid());
@@ -148,9 +148,9 @@ static void name_spool(const struct run *run, const char *path)
 void run_spool_drop(struct run *run)
 {
     char *link = restore_link(run);
-    as_owner(run);
+    run_rights_take(run->uid, run->gid);
     unlink(run->spool.path);
-    as_ourselves();
+    run_rights_return();
     TESTPOINT(spool_dropped);
     unlink(link);
     TESTPOINT(link_dropped);
@@ -169,9 +169,9 @@ int run_spool_make(struct run *run)
                               .host = run->daemon->host, .boot = boot, .part = part, .form = form};
     memcpy(facts.id, run->id, sizeof facts.id);
     name_spool(run, path);  // first: what a kill leaves has to be found
-    as_owner(run);
+    run_rights_take(run->uid, run->gid);
     int result = spool_create(&run->spool, path, &facts, spool_limit_at(run->daemon, path));
-    as_ourselves();
+    run_rights_return();
     run->has_spool = result == 0;
     if (result < 0) {
         free(run->problem);

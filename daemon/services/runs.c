@@ -21,6 +21,7 @@
 #include "services/converter.h"
 #include "services/daemon.h"
 #include "services/follow.h"
+#include "services/watchdog.h"
 
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
@@ -294,6 +295,7 @@ static void move_client(struct client *client, struct run *to)
         client->task_versions[i] = 0;
     client->tasks_scanned_ns = client->ledger_ns = client->open_ns = 0;
     client->unmatched_said = client->told_state = 0;
+    watchdog_forget(client);  // its regions have other numbers there
 }
 
 void runs_continue(struct client *client)

@@ -26,6 +26,7 @@
 #include "services/daemon.h"
 #include "services/follow.h"
 #include "services/http.h"
+#include "services/watchdog.h"
 
 enum {
     SAMPLE_PERIOD_MS = 100,
@@ -154,6 +155,7 @@ static void on_sample(uv_timer_t *timer)
     uint64_t spent_ms = (uint64_t)(clock_monotonic_ns() - before) * SAMPLE_SHARE / 1000000;
     clients_check(daemon);
     runs_check(daemon);
+    watchdog_run(daemon);
     uv_timer_start(timer, on_sample, spent_ms > SAMPLE_PERIOD_MS ? spent_ms : SAMPLE_PERIOD_MS, 0);
 }
 

@@ -3,7 +3,7 @@
 //     thread computes   in "long computation", on the processor all the time
 //     thread waits      in "wait for message" until a line comes on stdin; then in "another wait"
 //     thread blocks     steps task "blocker", which is in "blocking step" and never gives its thread back
-//     thread works      enters and leaves "work" every few milliseconds
+//     thread works      enters and leaves "work" every few milliseconds; after a second line it stays in it
 //     task sleeper      suspended in "await"
 //     thread idle       in no region
 //
@@ -16,7 +16,7 @@
 
 #include <scoped_lane.h>
 
-static volatile int over;
+static volatile int over, hold;
 static int message[2], never[2];
 static int in_place;
 
@@ -81,7 +81,9 @@ static void *works(void *unused)
     is_in_place();
     while (!over) {
         sl_enter(work);
-        pause_ms(5);
+        do
+            pause_ms(5);
+        while (hold && !over);
         sl_exit(work);
     }
     return unused;
@@ -117,9 +119,11 @@ int main(void)
         pause_ms(1);
     printf("still %d\n", sl_is_active());
     fflush(stdout);
-    while (fgets(line, sizeof line, stdin))
+    for (int lines = 1; fgets(line, sizeof line, stdin); lines++) {
+        hold = lines >= 2;
         if (write(message[1], "", 1) < 0)
             return 1;
+    }
     over = 1;
     for (int i = 0; i < THREADS; i++)
         if (mains[i] == works)

@@ -89,7 +89,7 @@ def test_series_are_bounded_and_those_left_out_are_counted(place):
     wait_until(lambda: sum(row["stored"] for row in place.rows("processes")) == 60, what="all calls are stored")
     found = metrics(place)
     of_runs = sum("run" in dict(labels) for _, labels in found)
-    assert of_runs == 100 and value(found, "scoped_laned_series_left_out") == 12 * (8 + 4) - 100
+    assert of_runs == 100 and value(found, "scoped_laned_series_left_out") == 12 * (8 + 5) - 100
     end(programs)
 
 

@@ -1,0 +1,195 @@
+#include "services/watchdog.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "services/follow.h"
+
+#define LOOK_PERIOD_NS INT64_C(1000000000)
+#define LOOK_BUDGET_NS INT64_C(2000000)     // of one turn of the loop
+#define GATHER_NS      INT64_C(1500000000)  // from the first stuck lane to the alert: the others are found meanwhile
+
+// ---- what is stuck
+
+// The longest finished call of a region, over all ranks: asked for seldom, and mostly of the same region again.
+static int64_t longest_of(const struct run *run, uint32_t name)
+{
+    int64_t longest_ns = 0;
+    for (uint32_t i = 0; i < run->model.process_count; i++) {
+        const struct model_process *process = run->model.processes[i];
+        for (uint32_t id = 0; id < process->region_count; id++) {
+            const struct model_region *region = &process->regions[id];
+            if (!region->file || region->name != name || !region->calls)
+                continue;
+            int64_t length_ns = model_length_ns(&run->model, process, region->maximum);
+            longest_ns = length_ns > longest_ns ? length_ns : longest_ns;
+        }
+    }
+    return longest_ns;
+}
+
+static int64_t longest_kept(const struct run *run, uint32_t name, int64_t now_ns)
+{
+    static struct {
+        const struct run *run;
+        uint32_t name;
+        int64_t now_ns, longest_ns;
+    } kept;
+    if (kept.run != run || kept.name != name || kept.now_ns != now_ns) {
+        kept.longest_ns = longest_of(run, name);
+        kept.run = run;
+        kept.name = name;
+        kept.now_ns = now_ns;
+    }
+    return kept.longest_ns;
+}
+
+bool watchdog_measure(const struct page *page, const struct lane *lane, struct quiet *quiet)
+{
+    const struct settings *settings = &page->daemon->settings;
+    int64_t least_ns = page->filter->has_after ? page->filter->after_ns : (int64_t)settings->stuck_after * 1000000;
+    if (!lane->view || !lane->view->depth || lane->view->moving || !lane->view->since)
+        return false;
+    quiet->quiet_ns = page->now_ns - row_time(lane->run, lane->process, lane->view->since);
+    if (quiet->quiet_ns < least_ns)
+        return false;
+    quiet->name = model_region(lane->process, lane->view->calls[lane->view->depth - 1].region)->name;
+    quiet->longest_ns = longest_kept(lane->run, quiet->name, page->now_ns);
+    quiet->limit_ns = least_ns;
+    if (!page->filter->has_after && quiet->longest_ns > least_ns / (int64_t)settings->stuck_factor)
+        quiet->limit_ns = quiet->longest_ns * (int64_t)settings->stuck_factor;
+    return quiet->quiet_ns >= quiet->limit_ns;
+}
+
+// ---- looking
+
+struct look {
+    struct client *client;
+    struct stuck *list;  // of this look
+    uint32_t count, room;
+};
+
+static struct stuck *find(struct client *client, const struct stuck *lane)
+{
+    for (uint32_t i = 0; i < client->stuck_count; i++)
+        if (client->stuck[i].thread == lane->thread && client->stuck[i].task == lane->task && client->stuck[i].since == lane->since)
+            return &client->stuck[i];
+    return NULL;
+}
+
+static void members_of_lane(struct json_writer *json, const struct client *client, const struct stuck *lane)
+{
+    bool is_task = lane->task != SL_TASK_NONE;
+    row_member_rank(json, "rank", client->process->status.rank, SL_RANK_NONE);
+    jsonw_member_uint(json, "pid", client->process->facts.pid);
+    jsonw_member_int(json, "lane", model_lane(is_task ? FACTS_NO_THREAD : lane->thread, lane->task));
+    jsonw_member_text(json, "region", client->run->model.names[lane->name].text);
+}
+
+static void tell(struct client *client, const struct stuck *lane, const char *state)
+{
+    struct json_writer *json = follow_begin(client->run, "lane");
+    if (!json)
+        return;
+    members_of_lane(json, client, lane);
+    jsonw_member_text(json, "state", state);
+    follow_tell(client->run);
+}
+
+static void look_at_lane(struct page *page, const struct lane *lane, void *context)
+{
+    struct look *look = context;
+    struct quiet quiet;
+    if (!watchdog_measure(page, lane, &quiet))
+        return;
+    struct stuck stuck = {.thread = lane->thread, .task = lane->task, .since = lane->view->since, .name = quiet.name};
+    const struct stuck *known = find(look->client, &stuck);
+    stuck.alerted = known && known->alerted;
+    if (look->count == look->room) {
+        look->room = look->room ? look->room * 2 : 8;
+        look->list = alloc_resize(look->list, look->room, sizeof *look->list);
+    }
+    look->list[look->count++] = stuck;
+    if (!known)
+        tell(look->client, &stuck, "stuck");
+}
+
+static bool is_in(const struct look *look, const struct stuck *lane)
+{
+    for (uint32_t i = 0; i < look->count; i++)
+        if (look->list[i].thread == lane->thread && look->list[i].task == lane->task && look->list[i].since == lane->since)
+            return true;
+    return false;
+}
+
+// What was stuck and is so no more has gone on; the rest is kept, in the order of the lanes.
+static void look_at_client(struct client *client, int64_t now_ns)
+{
+    static const struct row_filter everything;
+    struct page page = {.daemon = client->daemon, .filter = &everything, .now_ns = now_ns};
+    struct look look = {.client = client};
+    bool is_paused = sl_load_relaxed(&segment_header(&client->segment)->control) & 1;
+    if (client->daemon->settings.stuck_after && !is_paused)
+        lanes_visit(&page, client->run, client->process, look_at_lane, &look);
+    for (uint32_t i = 0; i < client->stuck_count; i++)
+        if (!is_in(&look, &client->stuck[i]))
+            tell(client, &client->stuck[i], "goes on");
+    free(client->stuck);
+    client->stuck = look.list;
+    client->stuck_count = look.count;
+}
+
+void watchdog_forget(struct client *client)
+{
+    free(client->stuck);
+    client->stuck = NULL;
+    client->stuck_count = 0;
+}
+
+// ---- alerts
+
+// Lanes of the run that no alert has told of; they are marked as told of when asked to.
+static uint32_t count_new(struct run *run, bool mark)
+{
+    uint32_t count = 0;
+    for (struct client *client = run->daemon->clients; client; client = client->next)
+        for (uint32_t i = 0; client->run == run && i < client->stuck_count; i++) {
+            count += !client->stuck[i].alerted;
+            client->stuck[i].alerted |= mark;
+        }
+    return count;
+}
+
+// Not before the others have been looked at too, nor sooner than stuck-after after the last one.
+static void alert_if_due(struct run *run, int64_t now_ns)
+{
+    int64_t pause_ns = (int64_t)run->daemon->settings.stuck_after * 1000000;
+    if (!count_new(run, false)) {
+        run->stuck_since_ns = 0;
+        return;
+    }
+    if (!run->stuck_since_ns)
+        run->stuck_since_ns = now_ns;
+    if (now_ns - run->stuck_since_ns < GATHER_NS || (run->alerted_ns && now_ns - run->alerted_ns < pause_ns))
+        return;
+    run->alerted_ns = now_ns;
+    run->stuck_since_ns = 0;
+    alert_raise(run, count_new(run, true));
+}
+
+void watchdog_run(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct client *client = daemon->clients; client; client = client->next) {
+        if (client->gone || client->broken || now_ns - client->looked_ns < LOOK_PERIOD_NS)
+            continue;
+        if (clock_monotonic_ns() - now_ns > LOOK_BUDGET_NS)
+            return;  // the others in the next turn
+        client->looked_ns = now_ns;
+        look_at_client(client, now_ns);
+    }
+    for (struct run *run = daemon->runs; run; run = run->next)
+        if (run->state == RUN_RECORDING)
+            alert_if_due(run, now_ns);
+}
