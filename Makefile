@@ -273,12 +273,12 @@ wire_headers = $(filter proto/%,$(shell $(CC) -MM -I. client/scoped_lane.h))
 rewritten   = sed 's|\#include "proto/|\#include "scoped_lane/|; s|\#include "client/|\#include "|'
 man_pages  := $(wildcard docs/man/*.[1-8])
 completion := $(wildcard docs/completion/*)
-units      := $(wildcard docs/systemd/*)
+units      := $(wildcard docs/systemd/*/*)  # of the system, and of each user
 installed   = bin/scoped-lane bin/scoped-laned lib/libscoped_lane.so.0 lib/libscoped_lane.so lib/libscoped_lane.a \
 	lib/pkgconfig/scoped-lane.pc lib/libscoped_lane_run.a lib/pkgconfig/scoped-lane-run.pc include/scoped_lane_run.h \
 	lib/libscoped_lane_threads.so $(mpi_library:%=lib/%) $(headers:client/%=include/%) $(wire_headers:proto/%=include/scoped_lane/%) \
 	$(foreach m,$(man_pages),share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
-	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/system/%)
+	$(completion:docs/completion/%=share/bash-completion/completions/%) $(units:docs/systemd/%=lib/systemd/%)
 
 install: all
 	$(Q)install -d $(sort $(dir $(addprefix $(root)/,$(installed))))
@@ -293,7 +293,7 @@ install: all
 	$(Q)for h in $(wire_headers:proto/%=%); do $(rewritten) proto/$$h >$(root)/include/scoped_lane/$$h || exit 1; done
 	$(Q)for m in $(man_pages); do install -m 644 $$m $(root)/share/man/man$${m##*.}/ || exit 1; done
 	$(Q)$(if $(completion),install -m 644 $(completion) $(root)/share/bash-completion/completions)
-	$(Q)$(if $(units),install -m 644 $(units) $(root)/lib/systemd/system)
+	$(Q)for u in $(units:docs/systemd/%=%); do sed 's|@PREFIX@|$(PREFIX)|' docs/systemd/$$u >$(root)/lib/systemd/$$u || exit 1; done
 	$(if $(DESTDIR),,-$(Q)ldconfig 2>/dev/null)
 
 uninstall:

@@ -67,6 +67,20 @@ export PKG_CONFIG_SYSROOT_DIR="$stage"
 { echo 'static void exchange(void) {}'; sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md; } >"$stage/readme.c"
 OMPI_CC=${CC:-cc} build mpicc "$stage/readme.c" "$flags"
 
+# systemd takes the units as they are installed, with the program in its place
+if command -v systemd-analyze >/dev/null; then
+    units=$stage/units
+    for kind in system user; do
+        mkdir -p "$units/$kind"
+        for unit in "$root/lib/systemd/$kind"/*; do
+            ! grep -q @PREFIX@ "$unit" || { echo "install: $unit is not filled in"; exit 1; }
+            sed "s|$prefix/bin|$root/bin|" "$unit" >"$units/$kind/${unit##*/}"
+        done
+        found=$(XDG_RUNTIME_DIR=$stage systemd-analyze --"$kind" --man=no verify "$units/$kind"/scoped-laned.* 2>&1 | grep -F "$units" || true)
+        [ -z "$found" ] || { echo "install: systemd finds fault: $found"; exit 1; }
+    done
+fi
+
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix
 left=$(find "$root" ! -type d)
 [ -z "$left" ] || { echo "uninstall leaves: $left"; exit 1; }

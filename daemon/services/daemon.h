@@ -150,6 +150,7 @@ struct daemon {
     int exit_status;
     bool had_member;
     int64_t leftovers_ns;        // when they were last looked at
+    bool sockets_given;  // by the service manager: they stay when we go
     uint64_t alerts;
     uint32_t alert_commands;  // that run
     struct follower *followers;

@@ -26,6 +26,7 @@
 #include "services/daemon.h"
 #include "services/follow.h"
 #include "services/http.h"
+#include "services/manager.h"
 #include "services/watchdog.h"
 
 enum {
@@ -68,6 +69,7 @@ static int clear_place(const char *path)
     return unlink(path) < 0 ? -errno : 0;
 }
 
+// The service manager's socket, where it has one, else our own.
 static int listen_on(struct daemon *daemon, const char *name, int type)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -75,6 +77,11 @@ static int listen_on(struct daemon *daemon, const char *name, int type)
         say("cannot listen on %s/%s: the path is too long for a socket (%zu bytes, at most 107)", daemon->rundir, name,
             strlen(daemon->rundir) + 1 + strlen(name));
         return -ENAMETOOLONG;
+    }
+    int given = manager_socket(type, address.sun_path);
+    if (given != -ENOENT) {
+        daemon->sockets_given = given >= 0;
+        return given;
     }
     int result = clear_place(address.sun_path);
     if (result < 0)
@@ -185,6 +192,7 @@ static void on_second(uv_timer_t *timer)
     leftovers_bound(daemon);
     restore_check(daemon);
     pause_check(daemon);
+    manager_alive();
     if (daemon->options.salvage || (!daemon->ending && private_is_done(daemon, clock_monotonic_ns())))
         service_end(daemon);
 }
@@ -201,7 +209,7 @@ static void close_handle(uv_handle_t *handle, void *context)
 static void unlink_socket(const struct daemon *daemon, const char *name)
 {
     char path[108];
-    if (rundir_socket(daemon->rundir, name, path, sizeof path) == 0)
+    if (!daemon->sockets_given && rundir_socket(daemon->rundir, name, path, sizeof path) == 0)
         unlink(path);
 }
 
@@ -220,6 +228,7 @@ static void on_end_timer(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
     bool converting = false;
+    manager_alive();
     for (const struct run *run = daemon->runs; run; run = run->next)
         converting |= run->state == RUN_CONVERTING;
     if (converting && clock_monotonic_ns() < daemon->end_deadline_ns)
@@ -244,6 +253,7 @@ void service_end(struct daemon *daemon)
     if (daemon->ending)
         return;
     daemon->ending = true;
+    manager_stopping();
     daemon->end_deadline_ns = clock_monotonic_ns() + END_DEADLINE_MS * INT64_C(1000000);
     uv_timer_stop(&daemon->pump_timer);
     uv_timer_stop(&daemon->second_timer);
@@ -257,11 +267,47 @@ void service_end(struct daemon *daemon)
     uv_timer_start(&daemon->sample_timer, on_end_timer, 1, 10);
 }
 
+// ---- the configuration, read again
+
+static void say_kept(const struct setting *setting)
+{
+    say("the setting %s changes when the daemon is started again", setting->name);
+}
+
+static void take_configuration(struct daemon *daemon)
+{
+    struct settings fresh;
+    char problem[SETTINGS_PROBLEM];
+    settings_init(&fresh);
+    if (settings_read(&fresh, daemon->options.config, problem) < 0 || settings_check(&fresh, problem) < 0) {
+        say("%s; going on with the settings as they were", problem);
+        settings_finish(&fresh);
+        return;
+    }
+    settings_take(&daemon->settings, &fresh, say_kept);
+    say_verbose = daemon->settings.verbose;
+    say("read the configuration %s again", daemon->options.config);
+}
+
+static void reload(struct daemon *daemon)
+{
+    if (daemon->ending)
+        return;
+    manager_reloading();
+    if (daemon->options.config)
+        take_configuration(daemon);
+    else
+        say("there is no configuration file to be read again");
+    manager_ready(daemon->rundir);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
-    if (number == SIGHUP)
-        return;  // there is no configuration that could change at run time yet
+    if (number == SIGHUP) {
+        reload(daemon);
+        return;
+    }
     if (daemon->ending && number == SIGINT) {
         say("interrupted again: ending at once, spools are kept");
         _exit(1);
@@ -324,17 +370,7 @@ static void tell_ready(struct daemon *daemon)
             say_detail("nobody waits to hear that we are ready: %s", strerror(errno));
         close(daemon->options.ready_fd);
     }
-    const char *notify = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!notify || !*notify || strlen(notify) >= sizeof address.sun_path)
-        return;
-    memcpy(address.sun_path, notify, strlen(notify));
-    if (*notify == '@')
-        address.sun_path[0] = 0;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&address,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(notify)));
-    close(fd);
+    manager_ready(daemon->rundir);
 }
 
 static int start(struct daemon *daemon)
@@ -383,6 +419,7 @@ int service_run(const struct daemon_options *options, const struct settings *set
     daemon.settings = *settings;
     daemon.lock_fd = daemon.eventfd = -1;
     daemon.started_ns = clock_monotonic_ns();
+    manager_init(!options->private_mode && !options->salvage);
     if (uv_loop_init(&daemon.loop) < 0 || start(&daemon) < 0)
         return 1;
     tell_ready(&daemon);

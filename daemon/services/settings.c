@@ -161,8 +161,27 @@ int settings_set(struct settings *settings, const char *name, const char *value,
 
 struct reading {
     struct settings *settings;
+    FILE *file;
+    int line;
     char *problem;
 };
+
+// libinih reads lines of bounded length, takes the rest for a line of its own, and one that begins with a blank for more of the one before:
+// neither would be noticed.
+static char *read_line(char *line, int size, void *context)
+{
+    struct reading *reading = context;
+    if (*reading->problem || !fgets(line, size, reading->file))
+        return NULL;
+    reading->line++;
+    size_t length = strlen(line), blanks = strspn(line, " \t");
+    if (length + 1 == (size_t)size && line[length - 1] != '\n') {
+        snprintf(reading->problem, SETTINGS_PROBLEM, "it has more than %d characters", size - 2);
+        return NULL;
+    }
+    memmove(line, line + blanks, length - blanks + 1);
+    return line;
+}
 
 static int on_key(void *context, const char *section, const char *name, const char *value)
 {
@@ -177,19 +196,19 @@ static int on_key(void *context, const char *section, const char *name, const ch
 int settings_read(struct settings *settings, const char *path, char problem[SETTINGS_PROBLEM])
 {
     char why[SETTINGS_PROBLEM] = "";
-    struct reading reading = {settings, why};
     FILE *file = fopen(path, "re");
     if (!file) {
         int error = errno;
         snprintf(problem, SETTINGS_PROBLEM, "cannot read the configuration %s: %s", path, strerror(error));
         return -error;
     }
-    int line = ini_parse_file(file, on_key, &reading);
+    struct reading reading = {settings, file, 0, why};
+    int line = ini_parse_stream(read_line, &reading, on_key, &reading);
     bool failed = ferror(file);
     fclose(file);
-    if (line == 0 && !failed)
+    if (line == 0 && !failed && !*why)
         return 0;
-    snprintf(problem, SETTINGS_PROBLEM, "cannot use the configuration %s, line %d: %.700s", path, line,
+    snprintf(problem, SETTINGS_PROBLEM, "cannot use the configuration %s, line %d: %.700s", path, line ? line : reading.line,
              failed ? "it cannot be read" : *why ? why : "it is no line \"key = value\"");
     return -EINVAL;
 }
