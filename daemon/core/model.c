@@ -106,6 +106,7 @@ struct model_process *model_add_process(struct model *model, const struct proces
     process->number = model->process_count;
     process->file_rank = -1;
     process->threads_kept = model->tasks_kept;
+    process->keeps_lengths = model->octaves_kept > 0;
     process->octaves_left = model->octaves_kept;
     process->other.name = model_intern(model, "(other)", 7);
     process->other.minimum = UINT64_MAX;
@@ -438,7 +439,8 @@ static void count_call(struct model_process *process, const struct sl_record *re
         region->minimum = duration;
     if (duration > region->maximum)
         region->maximum = duration;
-    histogram_add(&region->lengths, duration, 1, &process->octaves_left);
+    if (process->keeps_lengths)
+        histogram_add(&region->lengths, duration, 1, &process->octaves_left);
     if (sl_record_kind(record) != SL_CALL_CROSSING) {
         add_self(region, duration);
         if (parent)

@@ -85,6 +85,7 @@ struct model_process {
     struct model_region *regions;  // by the process's region id
     uint32_t region_count;
     struct model_region other;  // region "(other)", and ids nobody explained
+    bool keeps_lengths;
     uint32_t octaves_left;      // that histograms of its regions may still take
     char **words;               // by word number
     uint32_t word_count;
