@@ -20,7 +20,6 @@ static const struct table_column columns[] = {
     {"cpu_share", "NOW", TABLE_SHARE},
     {"run_queue_ns", "RUN QUEUE", TABLE_DURATION},
     {"switches", "SWITCHES", TABLE_COUNT, TABLE_NEVER},
-    {"preemptions", "PREEMPTIONS", TABLE_COUNT, TABLE_NEVER},
     {"task_index", "TASK", TABLE_COUNT, TABLE_IF_VARIED},
     {"since_ns", "SINCE", TABLE_AGO},
     {"stack", "STACK", TABLE_STACK, TABLE_CUT},

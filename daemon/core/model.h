@@ -41,8 +41,7 @@ struct model_thread {
     int64_t share_ns;           // when cpu_share was worked out, from the CPU time then; 0 never
     uint64_t share_cpu_ns;
     double cpu_share;           // 0..1 of the time since the sample before, -1 unknown
-    uint64_t switches, preemptions;  // of context: its own, and those it was made to
-    bool switches_known;
+    uint64_t switches;          // how often it was given a processor
     char os_state;
     uint32_t living;  // 1 + place among the living, 0: none
 };

@@ -87,30 +87,6 @@ int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat)
     return procfs_parse_schedstat(text, schedstat);
 }
 
-static bool status_number(const char *status, const char *key, uint64_t *number)
-{
-    const char *line = strstr(status, key);
-    unsigned long long value;
-    if (!line || sscanf(line + strlen(key), " %llu", &value) != 1)
-        return false;
-    *number = value;
-    return true;
-}
-
-int procfs_parse_switches(const char *status, uint64_t *switches, uint64_t *preemptions)
-{
-    bool known = status_number(status, "\nvoluntary_ctxt_switches:", switches) &&
-                 status_number(status, "\nnonvoluntary_ctxt_switches:", preemptions);
-    return known ? 0 : -EINVAL;
-}
-
-int procfs_switches(uint32_t pid, uint32_t tid, uint64_t *switches, uint64_t *preemptions)
-{
-    char text[4096];
-    int result = read_small(pid, tid, "status", text, sizeof text);
-    return result < 0 ? result : procfs_parse_switches(text, switches, preemptions);
-}
-
 int procfs_comm(uint32_t pid, uint32_t tid, char name[64])
 {
     int result = read_small(pid, tid, "comm", name, 64);

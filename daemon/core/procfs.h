@@ -22,17 +22,13 @@ int procfs_stat(uint32_t pid, uint32_t tid, struct procfs_stat *stat);
 // The text of a stat file; the name in it may hold blanks, parentheses, anything. 0 or -EINVAL.
 int procfs_parse_stat(const char *text, struct procfs_stat *stat);
 
-// /proc/PID/task/TID/schedstat: ns on a processor, ns waiting for one. 0 or -errno.
+// /proc/PID/task/TID/schedstat: ns on a processor, ns waiting for one, how often it was given one. 0 or -errno.
 struct procfs_schedstat {
     uint64_t cpu_ns, wait_ns, slices;
 };
 int procfs_parse_schedstat(const char *text, struct procfs_schedstat *schedstat);
 int procfs_open_schedstat(uint32_t pid, uint32_t tid);                 // a descriptor for procfs_read_schedstat, or -errno
 int procfs_read_schedstat(int fd, struct procfs_schedstat *schedstat);  // by pread: the descriptor stays good
-
-// How often a thread gave its processor up, and how often it was taken from it. 0 or -errno.
-int procfs_parse_switches(const char *status, uint64_t *switches, uint64_t *preemptions);
-int procfs_switches(uint32_t pid, uint32_t tid, uint64_t *switches, uint64_t *preemptions);
 
 int procfs_comm(uint32_t pid, uint32_t tid, char name[64]);  // without the line end; 0 or -errno
 uint64_t procfs_resident_bytes(void);                           // our own; 0 unknown

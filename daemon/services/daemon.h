@@ -115,8 +115,8 @@ struct client {
     uint32_t spooled_count, spooled_room;
     uint32_t unmatched_said;
     uint32_t told_state;  // of its process, to followers: 1 + state, 0 none
-    struct stuck *stuck;  // lanes, when looked at last
-    uint32_t stuck_count;
+    struct stuck *stuck, *looking;  // lanes, when looked at last; and of the look in progress, which is at that part of them
+    uint32_t stuck_count, looking_count, looking_room, looking_part;
     int64_t looked_ns;
     struct schedstat *schedstat;  // descriptors by thread
 };

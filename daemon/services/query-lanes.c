@@ -56,17 +56,6 @@ static void member_lost(struct json_writer *json, const struct model_process *pr
         jsonw_member_null(json, "lost");
 }
 
-static void member_switches(struct json_writer *json, const struct model_thread *thread)
-{
-    if (thread->switches_known) {
-        jsonw_member_uint(json, "switches", thread->switches);
-        jsonw_member_uint(json, "preemptions", thread->preemptions);
-    } else {
-        jsonw_member_null(json, "switches");
-        jsonw_member_null(json, "preemptions");
-    }
-}
-
 static void thread_row(struct page *page, struct run *run, struct model_process *process, const struct client *client, uint32_t index,
                        uint32_t task)
 {
@@ -89,7 +78,7 @@ static void thread_row(struct page *page, struct run *run, struct model_process 
     jsonw_member_bool(json, "cpu_exact", thread->facts.cpu_exact);
     row_member_share(json, thread);
     jsonw_member_uint(json, "run_queue_ns", thread->wait_ns);
-    member_switches(json, thread);
+    jsonw_member_uint(json, "switches", thread->switches);
     jsonw_member_uint(json, "calls", thread->calls);
     member_lost(json, process, thread, index);
     jsonw_member_text(json, "state", state);
@@ -270,15 +259,23 @@ static void visit_task(struct page *page, struct run *run, struct model_process 
     visit(page, &lane, context);
 }
 
-void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context)
+bool lanes_visit_part(struct page *page, struct run *run, struct model_process *process, uint32_t part, lanes_on_lane visit, void *context)
 {
     const struct client *client = page_client_of(page, process);
-    for (uint32_t i = model_next_thread(process, 0); i < process->thread_count; i = model_next_thread(process, i + 1))
-        visit_thread(page, run, process, client, i, visit, context);
-    for (uint32_t chunk = 0; chunk < process->task_chunks; chunk++)
-        for (uint32_t i = 0; process->tasks[chunk] && i < MODEL_TASK_CHUNK; i++)
-            if (process->tasks[chunk][i])
-                visit_task(page, run, process, client, process->tasks[chunk][i], visit, context);
+    if (part == 0)
+        for (uint32_t i = model_next_thread(process, 0); i < process->thread_count; i = model_next_thread(process, i + 1))
+            visit_thread(page, run, process, client, i, visit, context);
+    else if (part <= process->task_chunks)
+        for (uint32_t i = 0; process->tasks[part - 1] && i < MODEL_TASK_CHUNK; i++)
+            if (process->tasks[part - 1][i])
+                visit_task(page, run, process, client, process->tasks[part - 1][i], visit, context);
+    return part < process->task_chunks;
+}
+
+void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context)
+{
+    for (uint32_t part = 0; lanes_visit_part(page, run, process, part, visit, context); part++)
+        ;
 }
 
 static char *lane_label(const struct lane *lane)

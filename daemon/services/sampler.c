@@ -1,6 +1,6 @@
 // CPU time of living threads, from /proc/PID/task/TID/schedstat: every period, and for a thread whose drained calls have
 // grown by CPU_SAMPLE_MASK + 1. It is a lower bound until the dying thread stores its own exact time. Beside that, what the kernel
-// knows about them: the state, context switches, and the name, which pthread_setname_np changes without our hearing of it.
+// knows about them: the state, and the name, which pthread_setname_np changes without our hearing of it.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,6 +14,7 @@
 #include "services/daemon.h"
 
 #define SPOOL_PERIOD_NS 1000000000
+#define SPOOL_BUDGET_NS 4000000     // of one turn of the loop: a state is read from /proc for each thread
 #define BUSY_PERIOD_NS  10000000  // a thread is not sampled more often than this, however many calls it makes
 
 struct schedstat {
@@ -73,6 +74,7 @@ static void sample_thread(struct client *client, uint32_t index, struct model_th
     if (is_read) {
         thread->facts.cpu_ns = schedstat.cpu_ns > thread->facts.cpu_ns ? schedstat.cpu_ns : thread->facts.cpu_ns;
         thread->wait_ns = schedstat.wait_ns > thread->wait_ns ? schedstat.wait_ns : thread->wait_ns;
+        thread->switches = schedstat.slices;
     }
     if (!kept)
         close(fd);
@@ -141,8 +143,6 @@ static void spool_samples(struct client *client, int64_t now_ns)
         if (procfs_stat((uint32_t)client->pid, thread->facts.native_id, &stat) == 0)
             look_at_name(client, thread, stat.name);
         thread->os_state = stat.state;
-        thread->switches_known =
-            procfs_switches((uint32_t)client->pid, thread->facts.native_id, &thread->switches, &thread->preemptions) == 0;
         samples[count++] = (struct sample_facts){.thread = thread->facts.index, .state = (uint32_t)stat.state, .cpu_ns = thread->facts.cpu_ns,
                                                  .wait_ns = thread->wait_ns, .time_ns = now_ns};
     }
@@ -152,6 +152,27 @@ static void spool_samples(struct client *client, int64_t now_ns)
     client->samples_ns = now_ns;
 }
 
+static struct client *longest_due(const struct daemon *daemon, int64_t now_ns)
+{
+    struct client *longest = NULL;
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (!client->gone && !client->broken && now_ns - client->samples_ns >= SPOOL_PERIOD_NS &&
+            (!longest || client->samples_ns < longest->samples_ns))
+            longest = client;
+    return longest;
+}
+
+// Many threads take turns, so that the rings are not left alone for long.
+static void spool_what_is_due(struct daemon *daemon)
+{
+    int64_t begin_ns = clock_monotonic_ns(), now_ns = begin_ns;
+    struct client *client;
+    while (now_ns - begin_ns < SPOOL_BUDGET_NS && (client = longest_due(daemon, begin_ns))) {
+        spool_samples(client, now_ns);
+        now_ns = clock_monotonic_ns();
+    }
+}
+
 void sampler_run(struct daemon *daemon, bool busy_only)
 {
     int64_t now_ns = clock_monotonic_ns();
@@ -159,7 +180,7 @@ void sampler_run(struct daemon *daemon, bool busy_only)
         if (client->gone || client->broken)
             continue;
         sample_client(client, busy_only, now_ns);
-        if (!busy_only && now_ns - client->samples_ns >= SPOOL_PERIOD_NS)
-            spool_samples(client, now_ns);
     }
+    if (!busy_only)
+        spool_what_is_due(daemon);
 }

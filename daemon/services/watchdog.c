@@ -64,18 +64,24 @@ bool watchdog_measure(const struct page *page, const struct lane *lane, struct q
 
 // ---- looking
 
-struct look {
-    struct client *client;
-    struct stuck *list;  // of this look
-    uint32_t count, room;
-};
-
-static struct stuck *find(struct client *client, const struct stuck *lane)
+// Rising in the order of a look.
+static uint64_t place_of(const struct stuck *lane)
 {
-    for (uint32_t i = 0; i < client->stuck_count; i++)
-        if (client->stuck[i].thread == lane->thread && client->stuck[i].task == lane->task && client->stuck[i].since == lane->since)
-            return &client->stuck[i];
-    return NULL;
+    return lane->task != SL_TASK_NONE ? UINT64_C(1) << 32 | lane->task : lane->thread;
+}
+
+// The lane in a list of a look, with nothing done since; NULL.
+static const struct stuck *find(const struct stuck *list, uint32_t count, const struct stuck *lane)
+{
+    uint32_t from = 0, to = count;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (place_of(&list[middle]) < place_of(lane))
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from < count && place_of(&list[from]) == place_of(lane) && list[from].since == lane->since ? &list[from] : NULL;
 }
 
 static void members_of_lane(struct json_writer *json, const struct client *client, const struct stuck *lane)
@@ -99,52 +105,56 @@ static void tell(struct client *client, const struct stuck *lane, const char *st
 
 static void look_at_lane(struct page *page, const struct lane *lane, void *context)
 {
-    struct look *look = context;
+    struct client *client = context;
     struct quiet quiet;
     if (!watchdog_measure(page, lane, &quiet))
         return;
     struct stuck stuck = {.thread = lane->thread, .task = lane->task, .since = lane->view->since, .name = quiet.name};
-    const struct stuck *known = find(look->client, &stuck);
-    stuck.alerted = known && known->alerted;
-    if (look->count == look->room) {
-        look->room = look->room ? look->room * 2 : 8;
-        look->list = alloc_resize(look->list, look->room, sizeof *look->list);
+    if (client->looking_count == client->looking_room) {
+        client->looking_room = client->looking_room ? client->looking_room * 2 : 8;
+        client->looking = alloc_resize(client->looking, client->looking_room, sizeof *client->looking);
     }
-    look->list[look->count++] = stuck;
-    if (!known)
-        tell(look->client, &stuck, "stuck");
+    client->looking[client->looking_count++] = stuck;
 }
 
-static bool is_in(const struct look *look, const struct stuck *lane)
+// What was stuck and is so no more has gone on. An alert may have been raised since the look began.
+static void end_look(struct client *client)
 {
-    for (uint32_t i = 0; i < look->count; i++)
-        if (look->list[i].thread == lane->thread && look->list[i].task == lane->task && look->list[i].since == lane->since)
-            return true;
-    return false;
+    for (uint32_t i = 0; i < client->stuck_count; i++)
+        if (!find(client->looking, client->looking_count, &client->stuck[i]))
+            tell(client, &client->stuck[i], "goes on");
+    for (uint32_t i = 0; i < client->looking_count; i++) {
+        const struct stuck *known = find(client->stuck, client->stuck_count, &client->looking[i]);
+        client->looking[i].alerted = known && known->alerted;
+        if (!known)
+            tell(client, &client->looking[i], "stuck");
+    }
+    free(client->stuck);
+    client->stuck = client->looking;
+    client->stuck_count = client->looking_count;
+    client->looking = NULL;
+    client->looking_count = client->looking_room = client->looking_part = 0;
 }
 
-// What was stuck and is so no more has gone on; the rest is kept, in the order of the lanes.
-static void look_at_client(struct client *client, int64_t now_ns)
+// A part of its lanes; true when that was the last.
+static bool look_at_part(struct client *client, int64_t now_ns)
 {
     static const struct row_filter everything;
     struct page page = {.daemon = client->daemon, .filter = &everything, .now_ns = now_ns};
-    struct look look = {.client = client};
     bool is_paused = sl_load_relaxed(&segment_header(&client->segment)->control) & 1;
-    if (client->daemon->settings.stuck_after && !is_paused)
-        lanes_visit(&page, client->run, client->process, look_at_lane, &look);
-    for (uint32_t i = 0; i < client->stuck_count; i++)
-        if (!is_in(&look, &client->stuck[i]))
-            tell(client, &client->stuck[i], "goes on");
-    free(client->stuck);
-    client->stuck = look.list;
-    client->stuck_count = look.count;
+    if (client->daemon->settings.stuck_after && !is_paused &&
+        lanes_visit_part(&page, client->run, client->process, client->looking_part++, look_at_lane, client))
+        return false;
+    end_look(client);
+    return true;
 }
 
 void watchdog_forget(struct client *client)
 {
     free(client->stuck);
-    client->stuck = NULL;
-    client->stuck_count = 0;
+    free(client->looking);
+    client->stuck = client->looking = NULL;
+    client->stuck_count = client->looking_count = client->looking_room = client->looking_part = 0;
 }
 
 // ---- alerts
@@ -178,17 +188,38 @@ static void alert_if_due(struct run *run, int64_t now_ns)
     alert_raise(run, count_new(run, true));
 }
 
-void watchdog_run(struct daemon *daemon)
+// False when there is more to do than a turn of the loop may take.
+static bool look_at_client(struct client *client, int64_t now_ns)
 {
-    int64_t now_ns = clock_monotonic_ns();
+    do {
+        if (clock_monotonic_ns() - now_ns > LOOK_BUDGET_NS)
+            return false;
+    } while (!look_at_part(client, now_ns));
+    client->looked_ns = now_ns;
+    return true;
+}
+
+// One whose look is in progress, else the one that has waited longest.
+static struct client *next_due(const struct daemon *daemon, int64_t now_ns)
+{
+    struct client *next = NULL;
     for (struct client *client = daemon->clients; client; client = client->next) {
         if (client->gone || client->broken || now_ns - client->looked_ns < LOOK_PERIOD_NS)
             continue;
-        if (clock_monotonic_ns() - now_ns > LOOK_BUDGET_NS)
-            return;  // the others in the next turn
-        client->looked_ns = now_ns;
-        look_at_client(client, now_ns);
+        if (client->looking_part)
+            return client;
+        if (!next || client->looked_ns < next->looked_ns)
+            next = client;
     }
+    return next;
+}
+
+void watchdog_run(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    struct client *client;
+    while ((client = next_due(daemon, now_ns)) && look_at_client(client, now_ns))
+        ;
     for (struct run *run = daemon->runs; run; run = run->next)
         if (run->state == RUN_RECORDING)
             alert_if_due(run, now_ns);

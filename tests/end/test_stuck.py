@@ -53,6 +53,7 @@ def test_lanes_that_get_nowhere_are_listed_with_what_tells_a_long_call_from_a_wa
     wait_until(lambda: stuck(place)["long computation"]["state"] == "stopped", what="a stopped program is told")
     os.kill(program.pid, signal.SIGCONT)
     end(program)
+    wait_until(lambda: not stuck(place), what="a process that has ended has no lanes")
     assert place.run(place.lane, "stuck").stderr_text.strip().endswith("no lane is stuck")
 
 
@@ -129,3 +130,18 @@ def test_an_alert_that_cannot_be_written_is_said_and_told_all_the_same(place):
 def test_after_is_a_number_of_seconds(service):
     status, body = service.ask("/v1/stuck?after=soon")
     assert status == 400 and "soon" in body
+
+
+def test_very_many_stuck_lanes_are_each_told_of_once(place):
+    place.serve("--stuck-after", "1")
+    follower = Follower(place)
+    program = place.start(place.api("many_tasks"), 16000, 16000, stdin=-1)  # in the middle it waits, with 8,000 tasks in their regions
+    wait_until(lambda: place.query("/v1/status")["rows"][0]["stuck"] >= 8000, what="all of them are stuck")
+    follower.hears(event="alert")
+    first = value(metrics(place), "scoped_laned_uptime_seconds")  # by the daemon's clock it has time to look again, and again
+    wait_until(lambda: value(metrics(place), "scoped_laned_uptime_seconds") > first + 4, what="it has looked again")
+    total = place.query("/v1/status")["rows"][0]["stuck"]
+    assert sum(line["lanes"] for line in follower.heard(event="alert")) == total
+    assert len(place.rows("stuck?limit=1000")) == total
+    program.stdin.write(b"go on\n")
+    end(program)

@@ -17,7 +17,7 @@ def test_a_thread_that_computes_is_told_from_those_that_wait(service):
 
     def looked_at():
         rows = threads(service)
-        known = all(row["cpu_share"] is not None and row["switches"] is not None for row in rows.values())
+        known = all(row["cpu_share"] is not None and row["switches"] for row in rows.values())
         return known and rows["computes"]["cpu_share"] > 0.1 and rows
 
     rows = wait_until(looked_at, what="the computing thread is seen to compute")
@@ -28,7 +28,7 @@ def test_a_thread_that_computes_is_told_from_those_that_wait(service):
     assert "NOW" in text and "RUN QUEUE" in text and " %" in text
     wait_until(lambda: threads(service)["works"]["switches"] > rows["works"]["switches"], what="the working thread's switches are counted")
     queued = wait_until(lambda: threads(service)["computes"]["run_queue_ns"], what="the computing thread had to wait for a processor")
-    assert wait_until(lambda: threads(service)["computes"]["preemptions"], what="its preemptions are counted") > 0 and queued > 0
+    assert queued > 0
     end(program)
 
 

@@ -48,18 +48,6 @@ Test(procfs, what_is_no_stat_line_is_refused)
         cr_expect_eq(procfs_parse_stat(lines[i], &stat), -EINVAL, "'%s'", lines[i]);
 }
 
-Test(procfs, switches_are_read_by_their_names_and_a_lookalike_in_the_command_s_name_is_none)
-{
-    uint64_t switches, preemptions;
-    const char *text = "Name:\tvoluntary_ctxt_switches: 9\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
-    cr_assert_eq(procfs_parse_switches(text, &switches, &preemptions), 0);
-    cr_assert_eq(switches, 12);
-    cr_assert_eq(preemptions, 3);
-    cr_assert_eq(procfs_parse_switches("Name:\tx\nvoluntary_ctxt_switches:\t12\n", &switches, &preemptions), -EINVAL);
-    cr_assert_eq(procfs_switches((uint32_t)getpid(), (uint32_t)getpid(), &switches, &preemptions), 0);
-    cr_assert_eq(procfs_switches((uint32_t)getpid(), 1, &switches, &preemptions), -ENOENT);
-}
-
 Test(procfs, schedstat_is_three_numbers)
 {
     struct procfs_schedstat schedstat;
