@@ -176,5 +176,8 @@ int main(int argc, char **argv)
     if (start.convert.spool || start.convert.output)
         return misuse("%s go together", "--convert and --to");
     int status = read_settings(&start, argc, argv);
-    return status ? status : service_run(&start.daemon, &start.settings);
+    if (status == 0)
+        return service_run(&start.daemon, &start.settings);
+    settings_finish(&start.settings);
+    return status;
 }
