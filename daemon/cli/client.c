@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,12 @@
 
 enum {
     ANSWER_TIMEOUT_MS = 10000,
+    BUSY_PATIENCE_MS = 30000,  // with a daemon that has too many connections
+    BUSY_PAUSE_MS = 500,
     RESTARTS_MAX = 3,  // a reply whose pages went stale (410) is asked for again
     REPLY_BYTES_MAX = 256 * 1024 * 1024,
     STATUS_GONE = 410,
+    STATUS_BUSY = 503,
 };
 
 // --- Where daemons may be ----------------------------------------------------------------------------------------------
@@ -104,7 +108,7 @@ static void places_finish(struct places *places)
 
 // --- One request -------------------------------------------------------------------------------------------------------
 
-enum outcome { ANSWERED, NOBODY, FAILED };  // FAILED: somebody is there, and it has been said what went wrong
+enum outcome { ANSWERED, NOBODY, BUSY, FAILED };  // FAILED: somebody is there, and it has been said what went wrong
 
 static size_t receive(char *bytes, size_t size, size_t count, void *into)
 {
@@ -141,6 +145,8 @@ static void set_up(CURL *curl, const char *socket_path, const char *url, bool po
 static enum outcome transfer_failed(CURL *curl, CURLcode code, struct place *place, const char *path)
 {
     long error = 0;
+    if (code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR)  // it was closed unread: there are too many, or the daemon has just died
+        return BUSY;
     curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT) {
         snprintf(place->reason, sizeof place->reason, "%s", error ? strerror((int)error) : curl_easy_strerror(code));
@@ -222,6 +228,26 @@ static char *add_page(json_t **whole, json_t *page)
     return cursor;
 }
 
+// The same, as often as the daemon says that it is busy: the ranks of a launcher all come at once.
+static enum outcome request_patiently(CURL *curl, struct place *place, const struct client_query *query, const char *cursor,
+                                      json_t **reply, long *status)
+{
+    for (int waited_ms = 0, pause_ms = 10 + (int)getpid() % 16;; pause_ms *= 2) {  // not all at once again
+        enum outcome outcome = request(curl, place, query, cursor, reply, status);
+        if (outcome != BUSY && !(outcome == ANSWERED && *status == STATUS_BUSY))
+            return outcome;
+        if (waited_ms >= BUSY_PATIENCE_MS) {
+            if (outcome == BUSY)
+                say("the daemon in %s closes the connection when asked for %s", place->rundir, query->path);
+            return outcome == BUSY ? FAILED : outcome;
+        }
+        json_decref(*reply);
+        pause_ms = pause_ms > BUSY_PAUSE_MS ? BUSY_PAUSE_MS : pause_ms;
+        poll(NULL, 0, pause_ms);
+        waited_ms += pause_ms;
+    }
+}
+
 static enum outcome ask_pages(CURL *curl, struct place *place, const struct client_query *query, json_t **whole)
 {
     char *cursor = NULL;
@@ -230,7 +256,7 @@ static enum outcome ask_pages(CURL *curl, struct place *place, const struct clie
     for (;;) {
         json_t *page;
         long status = 0;
-        enum outcome outcome = request(curl, place, query, cursor, &page, &status);
+        enum outcome outcome = request_patiently(curl, place, query, cursor, &page, &status);
         free(cursor);
         cursor = NULL;
         if (outcome == ANSWERED && status < 400) {

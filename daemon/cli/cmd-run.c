@@ -33,6 +33,7 @@
 enum {
     START_PATIENCE_MS = 10000,
     POLL_PERIOD_MS = 20,
+    POLL_MEMBERS = 8,  // so many commands ask in that period, more in a longer one
     DYING_MS = 100,
     REFUSALS_MAX = 5,
     GUARD_PERIOD_MS = 1000,   // how often a private daemon is looked after while the command runs
@@ -224,9 +225,10 @@ static int join(struct session *session)
     if (!row)
         return -1;
     snprintf(session->run, sizeof session->run, "%s", json_string_value(json_object_get(row, "run")));
-    if (!*session->first_run)
+    if (!*session->first_run) {
         snprintf(session->first_run, sizeof session->first_run, "%s", session->run);
-    session->is_first = session->is_first || json_integer_value(json_object_get(row, "members")) == 1;
+        session->is_first = session->is_private ? session->is_first : json_integer_value(json_object_get(row, "members")) == 1;
+    }
     json_decref(row);
     return 0;
 }
@@ -410,7 +412,7 @@ static json_t *wait_for_file(struct session *session)
             drawn = true;
         }
         json_decref(row);
-        poll(NULL, 0, POLL_PERIOD_MS);
+        poll(NULL, 0, POLL_PERIOD_MS * (1 + session->members / POLL_MEMBERS));
     }
 }
 

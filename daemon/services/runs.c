@@ -182,6 +182,9 @@ struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid,
         }
     }
     procfs_stat((uint32_t)pid, 0, &stat);
+    for (uint32_t i = 0; i < run->member_count; i++)
+        if (run->members[i].pid == pid && run->members[i].start_time == stat.start_time)
+            return run;  // it had heard no answer
     run->members = alloc_resize(run->members, run->member_count + 1, sizeof *run->members);
     run->members[run->member_count++] = (struct member){.pid = pid, .start_time = stat.start_time};
     if (join->expected > run->members_expected)

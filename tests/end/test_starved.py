@@ -118,6 +118,28 @@ def test_a_disk_that_stays_full_is_said_and_the_spool_kept(place):
         assert list((place.path / "out").glob("*.spool")) and not list((place.path / "out").glob("*.h5"))
 
 
+def test_a_disk_that_is_full_when_the_file_is_written_keeps_the_old_file_and_the_spool(place):
+    (place.path / "spools").mkdir()
+    with disk_of("1m", place.path / "out") as resize:
+        daemon = place.serve("--spool", place.path / "spools")
+        place.run(place.lane, "run", "-o", "out/run.h5", "--", place.api("pairs"), "-n", 5, "old")
+        old = (place.path / "out/run.h5").read_bytes()
+        many = [place.api("full_speed"), "-t", 2, "-n", 50_000, "-b", 100, "-p", 1000]
+        run = place.run(place.lane, "run", "-o", "out/run.h5", "--", *many, status=1)
+        assert "out/run.h5" in run.stderr_text and "No space left on device" in run.stderr_text
+        assert (place.path / "out/run.h5").read_bytes() == old
+        assert list((place.path / "spools").glob("*.spool"))
+        resize("64m")
+        daemon.terminate()
+        daemon.ends(0)
+        place.serve("--spool", place.path / "spools")
+        wait_until(lambda: not list((place.path / "spools").glob("*.spool")), what="the next daemon has made the file")
+        file = RunFile(place.path / "out/run.h5")
+        (process,) = file.table("processes")
+        assert file.all_calls() == process["stored"] and process["produced"] == 100_000 == process["stored"] + process["lost"]
+        assert [path.name for path in (place.path / "out").iterdir()] == ["run.h5"]
+
+
 def test_beyond_the_spool_limit_calls_are_counted_and_tables_go_on(place):
     calls = 300_000
     place.serve("--spool-limit", "2M")

@@ -1,0 +1,59 @@
+"""Where it runs: all ranks at once with a daemon that the first of them starts, and systems that allow little."""
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+from conftest import wait_until
+from fullspeed import finish, published
+from runfile import RunFile
+
+RANKS = 48
+
+
+def test_of_48_ranks_that_start_at_once_the_first_starts_the_daemon_and_all_are_in_its_file(place):
+    daemons = set()
+
+    def look():
+        for pid in place.processes():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                if os.path.basename(words[0]) == "scoped-laned" and "--convert" not in words and "--ready-fd" in words:
+                    daemons.add(pid)
+
+    def rank(number):
+        launcher = {"PMIX_NAMESPACE": f"job-{place.mark}", "OMPI_COMM_WORLD_SIZE": RANKS, "OMPI_COMM_WORLD_RANK": number}
+        return place.start(place.lane, "run", "-o", "run.h5", "--", place.api("pairs"), "-n", 10 + number, "work", **launcher)
+
+    late = RANKS - 1
+    ranks = [rank(number) for number in range(late)]
+    wait_until(lambda: sum("\n" in each.stdout_text for each in ranks) == late, 120, "all have made their calls")
+    look()
+    ranks.append(rank(late))
+    for each in ranks:
+        each.ends(0, deadline=120)
+    file = RunFile(place.path / "run.h5")
+    assert file.ranks == list(range(RANKS))
+    assert [file.calls("work", number) for number in range(RANKS)] == [10 + number for number in range(RANKS)]
+    assert len(daemons) == 1, daemons
+    assert sum("calls of 48 processes, none lost" in each.stderr_text for each in ranks) == 1
+
+
+def test_without_the_right_to_trace_and_any_other_all_works(place):
+    """Capabilities are taken away from both sides, as in a container; what we know of a process is what its user may know."""
+    bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs"]
+    words = [place.laned, "--rundir", place.rundir, "--output", place.output]
+    daemon = place.start(*bare, *words)
+    wait_until(lambda: "ready" in daemon.stderr_text, what="the daemon is ready")
+    assert "CapEff:\t0000000000000000" in Path(f"/proc/{daemon.pid}/status").read_text()
+    program = place.start(*bare, place.api("pairs"), "-n", 5000, "-o", "left open", "-w", "work", stdin=subprocess.PIPE)
+    wait_until(lambda: [row["stored"] for row in place.rows("processes")] == [5000], what="its calls are stored")
+    (thread,) = place.rows("threads")
+    assert (thread["stack"], thread["native_id"]) == (["left open"], program.pid)
+    assert thread["cpu_ns"] > 0
+    (run,) = place.rows("runs")
+    finish(program)
+    file = RunFile(published(place, run["run"]))
+    (process,) = file.table("processes")
+    assert (file.calls("work", 0), process["state"], process["program"]) == (5000, "ended", str(place.api("pairs")))
