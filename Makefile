@@ -240,7 +240,7 @@ scripts: programs
 end: programs
 	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(PYTEST)
 
-# Programs, daemons and converters killed at random under load: 1,000 of them take an hour; make check has 50.
+# Programs, daemons and converters killed at random under load: 1,000 of them take seven minutes; make check has 50.
 torture: programs
 	$(Q)SL_BUILD=$(abspath $(O)) SL_TORTURE=$(KILLS) .venv/bin/python -m pytest -c tests/pytest.ini tests/end/test_torture.py $(PYTEST)
 
