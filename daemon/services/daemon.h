@@ -143,6 +143,7 @@ struct daemon {
     bool ending;
     int64_t started_ns;
     int64_t end_deadline_ns;
+    int64_t sample_due_ns;       // threads are not sampled before
     uint32_t pump_period_ms;
     bool pump_again;             // a ring was found so full that the next round follows at once
     uint64_t refused;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/testpoint.h"
 #include "base/utf8.h"
 #include "core/procfs.h"
 #include "services/daemon.h"
@@ -148,6 +149,7 @@ static void spool_samples(struct client *client, int64_t now_ns)
     }
     if (count)
         spool_put_samples(&client->run->spool, process->number, samples, count);
+    TESTPOINT(samples_put);
     free(samples);
     client->samples_ns = now_ns;
 }

@@ -154,16 +154,24 @@ static void on_pump(uv_timer_t *timer)
     uv_timer_start(timer, on_pump, daemon->pump_period_ms, 0);
 }
 
+// What the sampling took is processor time: a daemon that was kept from running has not worked.
+static void sample(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns(), before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (now_ns < daemon->sample_due_ns)
+        return;
+    sampler_run(daemon, false);
+    daemon->sample_due_ns = now_ns + (clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns) * SAMPLE_SHARE;
+}
+
 static void on_sample(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
-    int64_t before = clock_monotonic_ns();
-    sampler_run(daemon, false);
-    uint64_t spent_ms = (uint64_t)(clock_monotonic_ns() - before) * SAMPLE_SHARE / 1000000;
+    sample(daemon);
     clients_check(daemon);
     runs_check(daemon);
     watchdog_run(daemon);
-    uv_timer_start(timer, on_sample, spent_ms > SAMPLE_PERIOD_MS ? spent_ms : SAMPLE_PERIOD_MS, 0);
+    uv_timer_start(timer, on_sample, SAMPLE_PERIOD_MS, 0);
 }
 
 static void add_anchor(struct daemon *daemon)

@@ -10,6 +10,7 @@ from conftest import wait_until
 from fullspeed import LONG, finish, published, settled, workers
 from load import Books, Load
 from runfile import RunFile
+from testpoints import DAEMON, at_testpoint, points_of
 
 RATE = 10**6
 BEFORE, FROZEN, AFTER = (2, 60, 5) if LONG else (1, 4, 2)  # s
@@ -67,3 +68,18 @@ def test_a_program_that_is_stopped_costs_nobody_anything(service):
     frozen.kill()
     frozen.wait()
     Books([published(service, "frozen")]).agree(Load(path))
+
+
+def test_a_daemon_that_stood_still_while_it_sampled_sees_ends_as_soon_as_it_goes_on(place):
+    """Sampling takes its share of a core and no more; the time in which the daemon did not run is no part of that."""
+    words = [place.laned, "--rundir", place.rundir, "--output", place.output]
+    stopper = at_testpoint(place, DAEMON, points_of(DAEMON)["samples_put"], *words, stop=True, stdin=subprocess.PIPE)
+    wait_until(lambda: "ready" in stopper.program.stderr_text, what="the daemon is ready")
+    pairs = place.start(place.api("pairs"), "-n", 5, "-w", "work", stdin=subprocess.PIPE)
+    wait_until(lambda: stopper.hit, what="it has sampled, and stands still")
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > 1, what="a second is over")
+    stopper.program.stdin.write(b"go on\n")
+    stopper.program.stdin.flush()
+    finish(pairs)
+    assert RunFile(place.run_file()).calls("work", 0) == 5
