@@ -648,6 +648,7 @@ void clients_check(struct daemon *daemon)
             client->gone = true;
             client->gone_ns = now_ns;
             say_how_it_ended(client, exec);
+            pump_client(client, true);  // its exit status may be waited for: meanwhile what was open is shown, not what had been
         }
         wind_up(client, now_ns);
     }
