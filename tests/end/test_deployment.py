@@ -5,7 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from conftest import wait_until
+import numpy as np
+from conftest import BUILD, ROOT, wait_until
 from fullspeed import finish, published
 from runfile import RunFile
 
@@ -57,3 +58,36 @@ def test_without_the_right_to_trace_and_any_other_all_works(place):
     file = RunFile(published(place, run["run"]))
     (process,) = file.table("processes")
     assert (file.calls("work", 0), process["state"], process["program"]) == (5000, "ended", str(place.api("pairs")))
+
+
+TEAM = r"""
+#include <omp.h>
+#include <scoped_lane.h>
+
+int main(void)
+{
+    sl_region_t outer = sl_region("outer"), loop = sl_region("loop");
+    sl_enter(outer);
+    for (int round = 0; round < 3; round++)
+#pragma omp parallel num_threads(8)
+    {
+        sl_enter(loop);
+#pragma omp barrier
+        sl_exit(loop);
+    }
+    sl_exit(outer);
+    return 0;
+}
+"""
+
+
+def test_a_team_of_eight_openmp_threads_is_eight_lanes_of_a_thread_each(place):
+    (place.path / "team.c").write_text(TEAM)
+    include = ["-I", ROOT, "-I", ROOT / "client", "-L", BUILD / "lib", f"-Wl,-rpath,{BUILD}/lib"]
+    place.run("cc", "-fopenmp", "-o", "team", "team.c", *include, "-lscoped_lane")
+    place.run(place.lane, "run", "--require-complete", "-o", "run.h5", "--", place.path / "team")
+    file = RunFile(place.path / "run.h5")
+    assert len(file.threads(0)) == 8
+    loop = file.run.get_region("loop")[0]
+    assert sorted(np.bincount(loop.thread_ids)) == [3] * 8
+    assert file.calls("outer", 0) == 1 and file.table("crossing") == []
