@@ -144,12 +144,11 @@ static void task_times(struct page *page, struct run *run, struct model_process 
     int64_t suspended = model_length_ns(&run->model, process, facts->suspended);
     int64_t longest = model_length_ns(&run->model, process, facts->longest_step);
     if (live && is_stepping(facts)) {
-        int64_t step = page->now_ns - row_time(run, process, facts->step_started);
-        running += step > 0 ? step : 0;
+        int64_t step = row_ago(page, run, process, facts->step_started);
+        running += step;
         longest = step > longest ? step : longest;
     } else if (live && facts->steps) {
-        int64_t wait = page->now_ns - row_time(run, process, facts->last_step_end);
-        suspended += wait > 0 ? wait : 0;
+        suspended += row_ago(page, run, process, facts->last_step_end);
     }
     jsonw_member_uint(json, "steps", facts->steps);
     jsonw_member_int(json, "running_ns", running);

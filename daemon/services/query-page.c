@@ -110,6 +110,13 @@ int64_t row_time(struct run *run, const struct model_process *process, uint64_t 
     return ticks ? model_time_ns(&run->model, process, ticks) : SL_UNKNOWN;
 }
 
+// The program says when: it may be any number.
+int64_t row_ago(const struct page *page, struct run *run, const struct model_process *process, uint64_t ticks)
+{
+    int64_t time_ns = row_time(run, process, ticks);
+    return time_ns >= page->now_ns ? 0 : page->now_ns - (time_ns > 0 ? time_ns : 0);
+}
+
 void row_stack_of_view(struct page *page, struct run *run, struct model_process *process, const struct lane_view *view)
 {
     jsonw_key(page->json, "stack");

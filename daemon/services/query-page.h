@@ -57,6 +57,7 @@ void row_open(struct page *page, const struct run *run, const struct model_proce
 void row_member_rank(struct json_writer *json, const char *key, int64_t rank, int64_t none);   // null for `none`
 void row_member_share(struct json_writer *json, const struct model_thread *thread);  // cpu_share; null when not known, or NULL
 int64_t row_time(struct run *run, const struct model_process *process, uint64_t ticks);         // SL_UNKNOWN for 0
+int64_t row_ago(const struct page *page, struct run *run, const struct model_process *process, uint64_t ticks);  // ns; 0 for a time to come
 void row_stack_of_view(struct page *page, struct run *run, struct model_process *process, const struct lane_view *view);
 void row_stack_of_dead(struct page *page, struct run *run, struct model_process *process, uint32_t thread, uint32_t task);
 

@@ -65,8 +65,7 @@ static void add_lane(struct page *page, const struct lane *lane, void *context)
     if (page->filter->state && strcmp(page->filter->state, lane->state) != 0)
         return;
     struct group *group = group_of(context, lane->run, names, depth);
-    int64_t rank = lane->process->status.rank, time_ns = page->now_ns - row_time(lane->run, lane->process, since);
-    time_ns = time_ns < 0 ? 0 : time_ns;
+    int64_t rank = lane->process->status.rank, time_ns = row_ago(page, lane->run, lane->process, since);
     group->ranks = alloc_resize(group->ranks, group->lanes + 1, sizeof *group->ranks);
     group->ranks[group->lanes++] = rank;
     group->unranked += rank == SL_RANK_NONE;

@@ -63,8 +63,7 @@ static void add_open(struct page *page, const struct lane *lane, void *context)
         if (!call->recorded)
             continue;
         struct region_sum *sum = &sums->of[model_region(lane->process, call->region)->name];
-        int64_t so_far = page->now_ns - row_time(lane->run, lane->process, call->start);
-        so_far = so_far < 0 ? 0 : so_far;
+        int64_t so_far = row_ago(page, lane->run, lane->process, call->start);
         sum->open++;
         sum->open_ns += so_far;
         sum->process_ns += so_far;

@@ -51,14 +51,17 @@ bool watchdog_measure(const struct page *page, const struct lane *lane, struct q
     int64_t least_ns = page->filter->has_after ? page->filter->after_ns : (int64_t)settings->stuck_after * 1000000;
     if (!lane->view || !lane->view->depth || lane->view->moving || !lane->view->since)
         return false;
-    quiet->quiet_ns = page->now_ns - row_time(lane->run, lane->process, lane->view->since);
+    quiet->quiet_ns = row_ago(page, lane->run, lane->process, lane->view->since);
     if (quiet->quiet_ns < least_ns)
         return false;
     quiet->name = model_region(lane->process, lane->view->calls[lane->view->depth - 1].region)->name;
     quiet->longest_ns = longest_kept(lane->run, quiet->name, page->now_ns);
     quiet->limit_ns = least_ns;
-    if (!page->filter->has_after && quiet->longest_ns > least_ns / (int64_t)settings->stuck_factor)
-        quiet->limit_ns = quiet->longest_ns * (int64_t)settings->stuck_factor;
+    int64_t longer_ns;
+    if (__builtin_mul_overflow(quiet->longest_ns, (int64_t)settings->stuck_factor, &longer_ns))
+        longer_ns = INT64_MAX;
+    if (!page->filter->has_after && longer_ns > least_ns)
+        quiet->limit_ns = longer_ns;
     return quiet->quiet_ns >= quiet->limit_ns;
 }
 

@@ -154,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (segment_open(&segment, made.fd, "", problem) == 0) {
         struct model model;
         model_init(&model, SL_CLOCK_TSC, 16, 4);
+        model.octaves_kept = 16;
         struct process_facts facts = {.pid = segment.identity.pid};
         struct model_process *process = model_add_process(&model, &facts);
         for (int round = 0; round < ROUNDS; round++) {

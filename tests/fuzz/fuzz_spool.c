@@ -96,6 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct model model;
         struct spool_frame frame;
         model_init(&model, SL_CLOCK_TSC, 0, 0);
+        model.octaves_kept = 16;
         while (spool_next(&reader, &frame))
             spool_apply(&reader, &model, &frame, &hooks);
         look_at(&model);
