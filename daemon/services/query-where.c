@@ -148,7 +148,8 @@ void rows_where(struct page *page)
     struct groups groups = {0};
     page->context = &groups;
     page_each_run(page, gather_run);
-    qsort(groups.list, groups.count, sizeof *groups.list, by_size);
+    if (groups.count)
+        qsort(groups.list, groups.count, sizeof *groups.list, by_size);
     for (uint32_t i = 0; i < groups.count; i++) {
         group_row(page, &groups.list[i]);
         free(groups.list[i].names);
