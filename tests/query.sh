@@ -1,5 +1,5 @@
 #!/bin/bash
-# docs/query.md: every curl line of it gives an answer, and every path that the daemon serves has one.
+# docs/query.md: every curl line of it gives an answer, and every path that the daemon serves has one; so have the metrics their line.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$(realpath "${SL_BUILD:-obj/release}") page=$PWD/docs/query.md
@@ -42,4 +42,14 @@ curl -s --unix-socket "$S" http://localhost/nothing | jq -r .error | grep -oE '(
     [ "$path" = /nothing ] || grep -q "^    curl .*localhost$path\b" "$page" || echo "$path"
 done >missing
 [ ! -s missing ] || fail "no curl line for $(tr '\n' ' ' <missing)"
+
+# Each metric is explained, and the dashboard uses none that there is not.
+cd "$(dirname "$page")/.." || exit 2
+metrics=$(grep -oE '\{"scoped_laned?_[a-z_]+", "(counter|gauge)"' daemon/services/metrics.c | cut -d'"' -f2)
+for metric in $metrics; do
+    grep -qF "| \`$metric\` |" "$page" || fail "$page does not tell of $metric"
+done
+for metric in $(jq -r '.. | .expr? // empty' docs/grafana.json | grep -oE 'scoped_laned?_[a-z_]+' | sort -u); do
+    echo "$metrics" | grep -qx "$metric" || fail "docs/grafana.json asks for $metric, which is not there"
+done
 exit $status
