@@ -101,6 +101,7 @@ static void look_where(struct screen *screen)
     screen->nobody = client_ask(&query, &reply) < 0;
     FILE *picture = screen->nobody ? NULL : open_memstream(&text, &length);
     if (picture) {
+        where_name_idle(json_object_get(reply, "rows"));
         table_print(picture, TABLE_ALIGNED, where_columns, json_object_get(reply, "rows"), 0);
         fclose(picture);
         for (rest = text; (line = strsep(&rest, "\n")) && rest;)

@@ -35,19 +35,6 @@ const struct table_column where_columns[] = {
 
 static const struct listing listing = {.path = "/v1/where", .none = "no lanes are known", .columns = where_columns};
 
-// What a person reads of lanes in no region.
-static void name_idle(json_t *rows)
-{
-    size_t i;
-    json_t *row;
-    json_array_foreach(rows, i, row) if (json_array_size(json_object_get(row, "stack")) == 0)
-    {
-        char *text = alloc_printf("(%" JSON_INTEGER_FORMAT " idle)", json_integer_value(json_object_get(row, "lanes")));
-        json_object_set_new(row, "stack", json_string(text));
-        free(text);
-    }
-}
-
 static char *parameters_of(const struct command_line *line)
 {
     char *parameters = listing_parameters(line);
@@ -77,7 +64,7 @@ static int draw(const struct command_line *line, FILE *to, void *context)
     if (count)
         where_merge(rows);
     if (listing_form(line) == TABLE_ALIGNED)
-        name_idle(rows);
+        where_name_idle(rows);
     int status = listing_print(line, to, &listing, reply);
     json_decref(reply);
     return result > 0 ? COMMAND_FAILED : status;

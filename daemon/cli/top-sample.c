@@ -37,6 +37,16 @@ static void count(struct top_sample *sample, const json_t *row, const char *what
     free(key);
 }
 
+static void note_share(struct top_sample *sample, const json_t *row)
+{
+    json_t *told = json_object_get(row, "cpu_share");
+    if (!json_is_number(told))
+        return;
+    char *key = key_of(row, "lane", -2 - integer_of(row, "index", 0));
+    json_object_set(sample->shares, key, told);
+    free(key);
+}
+
 static void count_all(struct top_sample *sample)
 {
     size_t i;
@@ -44,6 +54,9 @@ static void count_all(struct top_sample *sample)
     sample->counters.values = json_object();
     json_array_foreach(json_object_get(sample->replies[THREADS], "rows"), i, row)
         count(sample, row, "lane", -2 - integer_of(row, "index", 0), integer_of(row, "cpu_ns", 0));
+    sample->shares = json_object();
+    json_array_foreach(json_object_get(sample->replies[THREADS], "rows"), i, row)
+        note_share(sample, row);
     json_array_foreach(json_object_get(sample->replies[TASKS], "rows"), i, row)
         count(sample, row, "lane", integer_of(row, "index", 0), integer_of(row, "running_ns", 0));
     json_array_foreach(json_object_get(sample->replies[PROCESSES], "rows"), i, row)
@@ -63,6 +76,15 @@ static double rate(const struct top_counters *before, const struct top_sample *s
         return -1;
     json_int_t grown = json_integer_value(second) - json_integer_value(first);
     return grown > 0 ? (double)grown / (double)(sample->counters.time_ns - before->time_ns) : 0;
+}
+
+// A daemon that says itself what share of a processor a thread had knows better, for it knows when it looked.
+static double share(const struct top_counters *before, const struct top_sample *sample, const json_t *row, int64_t lane)
+{
+    char *key = key_of(row, "lane", lane);
+    const json_t *told = json_object_get(sample->shares, key);
+    free(key);
+    return told ? json_number_value(told) : rate(before, sample, row, "lane", lane);
 }
 
 static void add_rate(double *sum, double more)
@@ -130,7 +152,7 @@ static void add_lane(struct top_sample *sample, const struct top_counters *befor
     if (!rank)
         return;
     int64_t number = integer_of(row, "lane", -1), since = integer_of(row, "since_ns", sample->counters.time_ns);
-    double cpu = rate(before, sample, row, "lane", number);
+    double cpu = share(before, sample, row, number);
     rank->lanes = alloc_resize(rank->lanes, rank->lane_count + 1, sizeof *rank->lanes);
     rank->lanes[rank->lane_count++] =
         (struct top_lane){.label = text_of(row, "label"),
@@ -180,5 +202,6 @@ void top_sample_finish(struct top_sample *sample)
     for (size_t i = 0; i < sizeof sample->replies / sizeof *sample->replies; i++)
         json_decref(sample->replies[i]);
     json_decref(sample->counters.values);
+    json_decref(sample->shares);
     *sample = (struct top_sample){0};
 }

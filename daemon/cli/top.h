@@ -42,6 +42,7 @@ struct top_counters {
 struct top_sample {
     json_t *replies[5];  // the texts above are theirs
     struct top_counters counters;
+    json_t *shares;  // of a processor, by lane, where the daemon tells them
     struct top_run *runs;  // those that are being recorded
     size_t run_count;
 };

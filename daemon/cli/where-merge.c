@@ -166,3 +166,18 @@ void where_merge(json_t *rows)
     }
     free(list);
 }
+
+void where_name_idle(json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        int64_t lanes = integer_of(row, "lanes"), ranks = integer_of(row, "rank_count");
+        char text[64] = "(in no region)";
+        if (lanes > 1 && lanes > ranks)
+            snprintf(text, sizeof text, "(%" PRId64 " idle)", lanes);
+        if (json_array_size(json_object_get(row, "stack")) == 0)
+            json_object_set_new(row, "stack", json_string(text));
+    }
+}

@@ -8,6 +8,9 @@
 
 extern const struct table_column where_columns[];
 
+// For a person: names what lanes in no region are in.
+void where_name_idle(json_t *rows);
+
 // Makes one row of those that have the same stack, whichever run or host they are of: lanes add up, ranks are joined, `hosts` has all of
 // them. The smallest first.
 void where_merge(json_t *rows);

@@ -19,19 +19,22 @@ struct group {
 struct groups {
     struct group *list;
     uint32_t count;
+    uint32_t lanes;   // in all of them
+    uint32_t before;  // before the process that is looked at
 };
 
 static struct group *group_of(struct groups *groups, const struct run *run, const uint32_t *names, uint32_t depth)
 {
     for (uint32_t i = 0; i < groups->count; i++) {
         struct group *group = &groups->list[i];
-        if (group->run == run && group->depth == depth && memcmp(group->names, names, depth * sizeof *names) == 0)
+        if (group->run == run && group->depth == depth && (!depth || memcmp(group->names, names, depth * sizeof *names) == 0))
             return group;
     }
     groups->list = alloc_resize(groups->list, groups->count + 1, sizeof *groups->list);
     struct group *group = &groups->list[groups->count++];
     *group = (struct group){.run = run, .depth = depth, .names = alloc_zeroed(depth, sizeof *names), .youngest_ns = INT64_MAX};
-    memcpy(group->names, names, depth * sizeof *names);
+    if (depth)
+        memcpy(group->names, names, depth * sizeof *names);
     return group;
 }
 
@@ -52,19 +55,19 @@ static uint32_t stack_names(const struct lane *lane, uint32_t *names)
     return depth;
 }
 
-static void add_lane(struct page *page, const struct lane *lane, void *context)
+static bool is_wanted(const struct page *page, const struct lane *lane)
 {
-    static uint32_t names[LANES_DEPTH_LIMIT];
-    uint32_t depth = stack_names(lane, names);
-    uint64_t since = lane->view ? lane->view->since : lane->process->status.last_event;
     bool is_task = lane->task != SL_TASK_NONE;
     if (page->filter->lanes && is_task != (strcmp(page->filter->lanes, "tasks") == 0))
-        return;
-    if (!depth && (!lane->view || !page->filter->idle))  // a lane that has ended is not idle
-        return;
-    if (page->filter->state && strcmp(page->filter->state, lane->state) != 0)
-        return;
-    struct group *group = group_of(context, lane->run, names, depth);
+        return false;
+    return !page->filter->state || strcmp(page->filter->state, lane->state) == 0;
+}
+
+static void add_to_group(struct page *page, struct groups *groups, const struct lane *lane, const uint32_t *names, uint32_t depth)
+{
+    uint64_t since = lane->view ? lane->view->since : lane->process->status.last_event;
+    struct group *group = group_of(groups, lane->run, names, depth);
+    groups->lanes++;
     int64_t rank = lane->process->status.rank, time_ns = row_ago(page, lane->run, lane->process, since);
     group->ranks = alloc_resize(group->ranks, group->lanes + 1, sizeof *group->ranks);
     group->ranks[group->lanes++] = rank;
@@ -72,6 +75,22 @@ static void add_lane(struct page *page, const struct lane *lane, void *context)
     group->youngest_ns = time_ns < group->youngest_ns ? time_ns : group->youngest_ns;
     group->oldest_ns = time_ns > group->oldest_ns ? time_ns : group->oldest_ns;
     group->state = !group->state || strcmp(group->state, lane->state) == 0 ? lane->state : "mixed";
+}
+
+static void add_lane(struct page *page, const struct lane *lane, void *context)
+{
+    static uint32_t names[LANES_DEPTH_LIMIT];
+    uint32_t depth = stack_names(lane, names);
+    bool is_idle = !depth && lane->view;  // one that has ended is not
+    if ((depth || (is_idle && page->filter->idle)) && is_wanted(page, lane))
+        add_to_group(page, context, lane, names, depth);
+}
+
+static void add_stand_in(struct page *page, const struct lane *lane, void *context)
+{
+    struct groups *groups = context;
+    if (groups->lanes == groups->before && lane->view && lane->task == SL_TASK_NONE && is_wanted(page, lane))
+        add_to_group(page, groups, lane, NULL, 0);
 }
 
 static int by_size(const void *a, const void *b)
@@ -132,9 +151,13 @@ static void group_row(struct page *page, struct group *group)
     buffer_finish(&ranks);
 }
 
+// Nobody is missing in a roll call: of a process none of whose lanes is in a region its first thread is told all the same.
 static void gather_process(struct page *page, struct run *run, struct model_process *process)
 {
-    lanes_visit(page, run, process, add_lane, page->context);
+    struct groups *groups = page->context;
+    groups->before = groups->lanes;
+    lanes_visit(page, run, process, add_lane, groups);
+    lanes_visit(page, run, process, add_stand_in, groups);
 }
 
 static void gather_run(struct page *page, struct run *run)

@@ -306,6 +306,7 @@ void runs_continue(struct client *client)
     const struct run *run = client->run;
     bool is_new;
     struct run *next = open_run(run->daemon, run->key, run->uid, run->gid, &is_new);
+    next->paused |= run->paused;
     if (is_new && run_spool_make(next) < 0)
         say("%s; the calls of this run are counted as lost", next->problem);
     move_client(client, next);

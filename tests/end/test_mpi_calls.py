@@ -81,6 +81,19 @@ def test_the_rank_that_waits_elsewhere_is_named_first_while_they_hang(place):
     run.ends(status=None)
 
 
+def test_a_rank_that_skips_the_collective_is_named_though_it_is_in_no_call(place):
+    run = place.start(place.lane, "run", "--mpi", "--", *place.mpirun(RANKS, program("calls"), "skip"))
+
+    def all_wait():
+        text = place.run(place.lane, "where", status=None).stdout_text
+        return [line.split()[0] for line in text.splitlines()] == ["RANKS", "1", "0,2-3"] and text.splitlines()
+
+    lines = wait_until(all_wait, what="three ranks wait")
+    assert lines[1].endswith("(in no region)") and lines[2].endswith("MPI_Barrier")
+    run.send_signal(signal.SIGTERM)
+    run.ends(status=None)
+
+
 def test_the_communication_of_a_program_that_never_ends_is_seen_while_it_goes_on(service):
     run = service.start(service.lane, "run", "--mpi", "--", *service.mpirun(RANKS, program("calls"), "on"))
 

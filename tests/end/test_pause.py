@@ -111,6 +111,25 @@ def test_it_stays_paused_under_the_next_daemon(service):
     told.ends()
 
 
+def test_a_run_that_is_finished_goes_on_paused(service):
+    run = {"SCOPED_LANE_RUN": "paused"}
+    told = Told(service, **run)
+    told.do("calls work 5")
+    wait_until(lambda: process(service, told.program.pid), what="it is known")
+    service.command("pause")
+    service.command("finish")
+    late = Told(service, **run)
+    late.do("enter outer")
+    wait_until(lambda: (row := process(service, late.program.pid)) and row["paused"], what="the late one is paused")
+    told.do("calls work 5")
+    service.command("resume")
+    told.do("calls work 2")
+    told.ends()
+    late.ends()
+    first, second = (RunFile(path) for path in service.run_files(2))
+    assert {first.calls("work"), second.calls("work")} == {5, 2}
+
+
 def test_at_any_moment_the_ledger_holds_and_no_exit_goes_astray(service):
     told = service.start(service.api("told"), "-s", 3, stdin=-1)
     wait_until(lambda: (row := process(service, told.pid)) and row["produced"] > 1000, what="calls")

@@ -27,7 +27,7 @@ def test_the_rank_that_skipped_the_collective_is_named_first(service):
     programs = ranks_in(service, {0: "allreduce", 1: "migrate", 2: "allreduce", 3: "allreduce"})
 
     def four_lanes():
-        found = service.rows("where")
+        found = [row for row in service.rows("where") if row["stack"]]
         return sum(row["lanes"] for row in found) == 4 and found
 
     rows = wait_until(four_lanes, what="four lanes are in regions")
@@ -53,7 +53,7 @@ def test_lanes_lists_each_thread_with_what_it_is_in(service):
 
 def test_what_the_lanes_of_a_killed_process_were_in_is_still_told(service):
     programs = ranks_in(service, {0: "deep", 1: "other"})
-    wait_until(lambda: len(service.rows("where")) == 2, what="both are in their regions")
+    wait_until(lambda: [row for row in service.rows("where") if row["stack"]][1:], what="both are in their regions")
     os.kill(programs[0].pid, signal.SIGKILL)
     rows = wait_until(lambda: [r for r in service.rows("where") if r["state"] in ("killed", "vanished")], what="its end is known")
     assert [(r["stack"], r["ranks"]) for r in rows] == [(["deep"], "0")]
@@ -62,7 +62,7 @@ def test_what_the_lanes_of_a_killed_process_were_in_is_still_told(service):
 
 def test_regions_counts_calls_that_are_open_up_to_now(service):
     programs = ranks_in(service, {0: "long", 1: "long"})
-    wait_until(lambda: sum(row["lanes"] for row in service.rows("where")) == 2, what="both are in their regions")
+    wait_until(lambda: [row["lanes"] for row in service.rows("where")] == [2], what="both are in their regions")
     row = next(row for row in service.rows("regions") if row["name"] == "long")
     assert (row["calls"], row["open"], row["min_ns"]) == (0, 2, None)
     assert 0 < row["self_ns"] == row["total_ns"] and 1 <= row["imbalance"] <= 2
@@ -93,7 +93,7 @@ def test_tasks_and_threads_are_told_apart_and_idle_lanes_are_one_group(service):
 
 def test_what_the_lanes_of_a_run_were_in_that_was_killed_is_told_when_it_is_over(service):
     programs = ranks_in(service, {0: "deep", 1: "deep"})
-    wait_until(lambda: sum(row["lanes"] for row in service.rows("where")) == 2, what="both are in their regions")
+    wait_until(lambda: [row["stack"] for row in service.rows("where")] == [["deep"]], what="both are in their regions")
     for program in programs.values():
         os.kill(program.pid, signal.SIGKILL)
     wait_until(lambda: {row["state"] for row in service.rows("runs")} == {"published"}, what="the run is over")
@@ -103,6 +103,29 @@ def test_what_the_lanes_of_a_run_were_in_that_was_killed_is_told_when_it_is_over
     assert row["state"] in ("killed", "vanished")
     assert "deep" in service.command("where", "--run", "hang")
     end(programs)
+
+
+def test_a_rank_that_is_in_no_region_is_not_missing(service):
+    told = [Told(service, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="hang") for rank in range(3)]
+    for each in told:
+        each.do("idle work 3", "calls work 1")
+    for each in told[1:]:
+        each.do("enter allreduce")
+
+    def stacks(*words):
+        rows = json.loads(service.command("where", "--json", *words))["rows"]
+        return [(row["stack"], row["ranks"], row["lanes"]) for row in rows]
+
+    wait_until(lambda: stacks() == [([], "0", 1), (["allreduce"], "1-2", 2)], what="two are in the collective")
+    assert [line.split()[0] for line in service.command("where").splitlines()[1:]] == ["0", "1-2"]
+    assert "(in no region)" in service.command("where")
+    assert stacks("--tasks") == []
+    wait_until(lambda: stacks("--idle") == [(["allreduce"], "1-2", 2), ([], "0-2", 10)], what="all threads are known")
+    assert "(10 idle)" in service.command("where", "--idle")
+    told[1].program.kill()
+    told[1].program.wait()
+    told[0].ends()
+    told[2].ends()
 
 
 def node(service, number):
@@ -128,7 +151,7 @@ def test_several_nodes_make_one_roll_call(service):
     def rows(*words, status=0):
         return json.loads(service.command("where", "--json", *words, status=status))["rows"]
 
-    wait_until(lambda: sum(row["lanes"] for row in rows(*sockets)) == 10, what="ten lanes")
+    wait_until(lambda: sum(row["lanes"] for row in rows(*sockets)) == 10 and len(rows(*sockets)) == 2, what="ten lanes")
     odd, others = rows(*sockets)
     assert (odd["stack"], odd["ranks"], odd["rank_count"], odd["lanes"]) == (["step", "migrate"], "3", 1, 1)
     assert (others["stack"], others["ranks"], others["rank_count"], others["lanes"]) == (["step", "allreduce"], "0-2,4-9", 9, 9)

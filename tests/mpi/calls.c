@@ -2,6 +2,7 @@
 //
 //   calls [-n N]     each kind of call N times, and how often each was made: one line "NAME COUNT" a rank, by rank 0
 //   calls hang       rank 1 waits for a message that nobody sends, the others in a barrier
+//   calls skip       rank 1 computes for ever, the others wait for it in a barrier
 //   calls on         steps that never end
 #include <mpi.h>
 #include <stdio.h>
@@ -76,6 +77,10 @@ int main(int count, char **words)
             MPI_Recv(&never, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
     }
+    for (volatile long i = 0; strcmp(what, "skip") == 0 && rank == 1; i++)
+        ;
+    if (strcmp(what, "skip") == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
     while (strcmp(what, "on") == 0) {
         exchange(1);
         together(1);
