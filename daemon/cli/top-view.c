@@ -72,16 +72,22 @@ static int compare_runs(const void *a, const void *b)
     return result ? result : strcmp(one->id, other->id);
 }
 
+static void sort_some(void *list, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+    if (count)  // else there is no list
+        qsort(list, count, size, compare);
+}
+
 static void sort_all(struct top_sample *sample, enum top_sort sort)
 {
     order = sort;
     for (size_t i = 0; i < sample->run_count; i++) {
         struct top_run *run = &sample->runs[i];
         for (size_t j = 0; j < run->rank_count; j++)
-            qsort(run->ranks[j].lanes, run->ranks[j].lane_count, sizeof *run->ranks[j].lanes, compare_lanes);
-        qsort(run->ranks, run->rank_count, sizeof *run->ranks, compare_ranks);
+            sort_some(run->ranks[j].lanes, run->ranks[j].lane_count, sizeof *run->ranks[j].lanes, compare_lanes);
+        sort_some(run->ranks, run->rank_count, sizeof *run->ranks, compare_ranks);
     }
-    qsort(sample->runs, sample->run_count, sizeof *sample->runs, compare_runs);
+    sort_some(sample->runs, sample->run_count, sizeof *sample->runs, compare_runs);
 }
 
 // ---- text

@@ -93,7 +93,7 @@ def test_tasks_and_threads_are_told_apart_and_idle_lanes_are_one_group(service):
 
 def test_what_the_lanes_of_a_run_were_in_that_was_killed_is_told_when_it_is_over(service):
     programs = ranks_in(service, {0: "deep", 1: "deep"})
-    wait_until(lambda: [row["stack"] for row in service.rows("where")] == [["deep"]], what="both are in their regions")
+    wait_until(lambda: [row["lanes"] for row in service.rows("where")] == [2], what="both are in their regions")
     for program in programs.values():
         os.kill(program.pid, signal.SIGKILL)
     wait_until(lambda: {row["state"] for row in service.rows("runs")} == {"published"}, what="the run is over")
