@@ -59,12 +59,13 @@ static int print(const struct command_line *line, const struct doctor *doctor)
 
 static int run(const struct command_line *line)
 {
-    struct doctor doctor = {.rows = json_array()};
+    struct doctor doctor = {0};
     int64_t pid = command_integer(line, "pid", 0);
     if (command_given(line, "pid") && (pid <= 0 || pid > INT32_MAX)) {
         say("doctor: %" PRId64 " is no process's number", pid);
         return COMMAND_MISUSED;
     }
+    doctor.rows = json_array();
     guard_install();
     if (pid)
         doctor_process(&doctor, (uint32_t)pid);
