@@ -511,6 +511,21 @@ static void close_at(struct producer *self, struct sl_lane *lane, uint32_t i, ui
         cut(lane, i);
 }
 
+bool lane_leave(struct producer *self, struct sl_lane *lane, uint32_t region, uint64_t now, uint64_t frame)
+{
+    uint32_t depth = sl_load_relaxed(&lane->depth);
+    if (depth > lane_capacity(lane))
+        return false;
+    for (uint32_t i = depth; i-- > 0;) {
+        const struct sl_entry *entry = lane_entry(lane, i);
+        if (entry->start && region_of(entry) == region) {
+            close_at(self, lane, i, now, frame);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t frame)
 {
     struct sl_lane *lane = self->lane;
@@ -522,14 +537,8 @@ static void leave(struct producer *self, uint32_t region, uint64_t now, uint64_t
         self->left_full = 1;
         return;
     }
-    for (uint32_t i = depth; i-- > 0;) {
-        const struct sl_entry *entry = lane_entry(lane, i);
-        if (entry->start && region_of(entry) == region) {
-            close_at(self, lane, i, now, frame);
-            return;
-        }
-    }
-    count_unmatched(self, region, now, frame);
+    if (!lane_leave(self, lane, region, now, frame))
+        count_unmatched(self, region, now, frame);
 }
 
 // A lane without entries of its own: each exit is a call that is not there.

@@ -245,6 +245,7 @@ void thread_ended(void *page);           // destructor of the thread's key
 
 // ---- lane.c
 bool lane_append(struct producer *self, const struct sl_record *record, uint64_t frame);
+bool lane_leave(struct producer *self, struct sl_lane *lane, uint32_t region, uint64_t now, uint64_t frame);  // false: not open there
 void lane_end(struct producer *self, struct sl_lane *lane, uint64_t now);  // what is open: ENDED_OPEN, then empty
 void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes back; under the lock
 

@@ -451,6 +451,18 @@ SL_PUBLIC void sl_task_rename(sl_task_t task, const char *name)
     client_unlock(&guard);
 }
 
+SL_PUBLIC int sl_task_exit_(sl_task_t task, sl_region_t region)
+{
+    struct producer *self = task && region && !is_rowless(task) && !is_local(task) ? thread_producer() : NULL;
+    struct sl_task_row *row = self && !self->local ? row_of(task) : NULL;
+    if (!row)
+        return 0;
+    uint32_t stepping = sl_load_relaxed(&row->lane.stepping);
+    if (stepping && stepping != (TASK_PAUSED | (thread_for(self, task) + 1)))  // it is its thread's to write
+        return 0;
+    return lane_leave(self, &row->lane, region, client_ticks(), sl_frame_());
+}
+
 void task_thread_ended(struct producer *self, uint64_t now)
 {
     sl_task_t task = self->task;

@@ -395,6 +395,14 @@ SL_PUBLIC int sl_thread_started_(int is_detached)
     return self != NULL;
 }
 
+// The destructor of the thread's key finds nothing left to do, unless the thread records once more.
+SL_PUBLIC void sl_thread_ended_(void)
+{
+    struct producer *self = producer_self();
+    if (self)
+        thread_ended(self);
+}
+
 SL_PUBLIC int sl_thread_detached_(uint64_t ident)
 {
     struct guard guard;
