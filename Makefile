@@ -1,4 +1,4 @@
-# scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make deps, make bench,
+# scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make python, make deps, make bench,
 # make torture, make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
 # build further trees beside obj/release. Settings first (config.mak may set them too), rules below.
 -include config.mak
@@ -29,7 +29,7 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 mpi_programs := heat tasks_mpi
 
 # What `make check` does, in this order; each is a target of its own.
-stages := unit scripts end asan tsan fuzz
+stages := unit scripts end python-tests asan tsan fuzz
 
 variant  := $(or $(SAN),release)
 O        := obj/$(variant)
@@ -204,6 +204,16 @@ $(O)/examples/%: docs/examples/%.c $(O)/lib/libscoped_lane.so
 $(O)/tests/tallied/%: docs/examples/%.c tests/tally.h $(O)/lib/libscoped_lane.so
 	$(call program,$(compiler),-include tests/tally.h)
 
+# The Python module, for the interpreter that $(PYTHON) is; several lie beside one another.
+python_says = $(PYTHON) -c 'import sysconfig; print($(1))'
+python: $(O)/lib/libscoped_lane.so
+	@mkdir -p $(O)/python/scoped_lane
+	$(Q)include=$$($(call python_says,sysconfig.get_path("include"))) suffix=$$($(call python_says,sysconfig.get_config_var("EXT_SUFFIX"))) && \
+		echo "  CC    $(O)/python/scoped_lane/_core$$suffix" && \
+		$(CC) -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -fPIC -fvisibility=hidden -I. -Iclient -isystem $$include -shared \
+			client/python/*.c -o $(O)/python/scoped_lane/_core$$suffix $(client_libs)
+	$(Q)cp client/python/scoped_lane/*.py $(O)/python/scoped_lane/
+
 # -- demo, check, bench: what is missing is installed first; pkg-config has to be asked again after that ---------------
 
 demo check bench: deps
@@ -243,6 +253,10 @@ end: programs
 # Programs, daemons and converters killed at random under load: 1,000 of them take seven minutes; make check has 50.
 torture: programs
 	$(Q)SL_BUILD=$(abspath $(O)) SL_TORTURE=$(KILLS) .venv/bin/python -m pytest -c tests/pytest.ini tests/end/test_torture.py $(PYTEST)
+
+python-tests: programs
+	$(Q)$(MAKE) --no-print-directory python PYTHON=.venv/bin/python
+	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/python $(PYTEST)
 
 # Criterion does not see what a test's process says when it ends: a leak. Whatever is reported fails the stage.
 asan:
@@ -303,7 +317,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
+.PHONY: all examples programs python demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,102 @@
+"""What is asked of the daemon over its query socket, and files.
+
+Nothing here raises into the program but what it asked for itself (a configuration that cannot be read).
+"""
+
+import http.client
+import json
+import os
+import socket
+import tempfile
+import urllib.parse
+import warnings
+
+PATIENCE_S = 30
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=PATIENCE_S)
+        self._path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def places():
+    """The runtime directories where a daemon may listen, as the library looks for them."""
+    named = os.environ.get("SCOPED_LANE_RUNDIR")
+    if named:
+        return [os.path.abspath(named)]
+    found = [os.environ["XDG_RUNTIME_DIR"] + "/scoped-lane"] if os.environ.get("XDG_RUNTIME_DIR") else []
+    return found + ["/run/scoped-lane", f"/tmp/scoped-lane-{os.geteuid()}"]
+
+
+def ask(place, path, method="GET", **parameters):
+    """The parsed reply of a daemon; OSError, ValueError where there is none."""
+    connection = _Connection(os.path.join(place, "query.sock"))
+    try:
+        connection.request(method, f"{path}?{urllib.parse.urlencode(parameters)}")
+        reply = connection.getresponse()
+        text = reply.read()
+        if reply.status != 200:
+            raise ValueError(text.decode(errors="replace").strip())
+        return json.loads(text)
+    finally:
+        connection.close()
+
+
+def own_run():
+    """(runtime directory, run) of this process, None where no daemon has it."""
+    for place in places():
+        try:
+            rows = ask(place, "/v1/processes", pid=os.getpid())["rows"]
+        except (OSError, ValueError, http.client.HTTPException):
+            continue
+        if rows:
+            return place, rows[-1]["run"]
+    return None
+
+
+def _snapshot(path):
+    found = own_run()
+    if found is None:
+        raise ValueError("no daemon has this process")
+    place, run = found
+    ask(place, "/v1/snapshot", "POST", run=run, output=os.path.abspath(path))
+
+
+def _read(path):
+    try:
+        import scope_profiler
+    except ImportError:
+        return None
+    return scope_profiler.read_h5(path)
+
+
+def write(path, label, return_results):
+    """Writes what is recorded so far to `path` (None: nowhere); returns it where asked for."""
+    if path is None and not return_results:
+        return None
+    try:
+        if path is not None:
+            _snapshot(path)
+            return _read(path) if return_results else None
+        with tempfile.TemporaryDirectory() as directory:
+            _snapshot(os.path.join(directory, "run.h5"))
+            return _read(os.path.join(directory, "run.h5"))
+    except Exception as problem:  # the program is not to fail for what it did not do
+        warnings.warn(f"scoped_lane: {path or 'the results'} cannot be written: {problem}", stacklevel=3)
+        return None
+
+
+def read_toml(path):
+    """The table [profiling] of a TOML file."""
+    try:
+        import tomllib
+    except ImportError:
+        raise RuntimeError("reading TOML takes Python 3.11") from None
+    with open(path, "rb") as file:
+        return tomllib.load(file).get("profiling", {})

@@ -1,0 +1,166 @@
+// Threads: what Python knows of them and the library does not. A thread is told of at its first bytecode (the hook that
+// scoped_lane.hooks puts into threading), else at its first call. It ends when its thread state is cleared, on itself, which is before
+// join() returns.
+#include "client/python/core.h"
+
+SL_TLS_ uint32_t core_told;
+uint32_t core_epoch = 1;
+
+const char *core_text(PyObject *text, PyObject **keep)
+{
+    *keep = NULL;
+    if (!text || !PyUnicode_Check(text))
+        return "";
+    const char *bytes = PyUnicode_AsUTF8(text);
+    if (bytes)
+        return bytes;
+    PyErr_Clear();
+    *keep = PyUnicode_AsEncodedString(text, "utf-8", "replace");  // half a surrogate pair
+    if (*keep)
+        return PyBytes_AS_STRING(*keep);
+    PyErr_Clear();
+    return "";
+}
+
+// ---- the end: an object in the thread state's dictionary
+
+struct sentinel {
+    PyObject_HEAD
+    PyObject *thread, *told;  // the name as it was told
+};
+
+static void tell_name(PyObject *name)
+{
+    PyObject *keep;
+    sl_thread_name(core_text(name, &keep));
+    Py_XDECREF(keep);
+}
+
+// On the thread itself, whose last name counts, whoever gave it.
+static void sentinel_dealloc(PyObject *object)
+{
+    struct sentinel *self = (struct sentinel *)object;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *name = self->thread ? PyObject_GetAttrString(self->thread, "name") : NULL;
+    if (name && name != self->told)
+        tell_name(name);
+    Py_XDECREF(name);
+    Py_XDECREF(self->thread);
+    Py_XDECREF(self->told);
+    sl_thread_ended_();
+    core_told = 0;
+    PyErr_Restore(type, value, traceback);
+    PyObject_Free(self);
+}
+
+static PyTypeObject sentinel_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "scoped_lane._core.ThreadEnd",
+    .tp_basicsize = sizeof(struct sentinel),
+    .tp_dealloc = sentinel_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+// The interpreter's first thread lives as long as the process, and its state is cleared before its last calls.
+static void watch_end(PyObject *thread, PyObject *told)
+{
+    PyObject *dict = PyThreadState_Get()->id != 1 ? PyThreadState_GetDict() : NULL;  // borrowed
+    if (!dict || PyDict_GetItemString(dict, sentinel_type.tp_name))
+        return;
+    struct sentinel *sentinel = PyObject_New(struct sentinel, &sentinel_type);
+    if (!sentinel)
+        return;
+    Py_XINCREF(thread);
+    Py_XINCREF(told);
+    sentinel->thread = thread;
+    sentinel->told = told;
+    PyDict_SetItemString(dict, sentinel_type.tp_name, (PyObject *)sentinel);
+    Py_DECREF(sentinel);
+}
+
+// ---- names
+
+// The calling thread's object, new; NULL for one that the threading module does not know: asking it would make one up.
+static PyObject *own_thread(void)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
+    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL, *thread = NULL;
+    PyObject *ident = active && PyDict_Check(active) ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
+    if (ident) {
+        thread = PyDict_GetItemWithError(active, ident);
+        Py_XINCREF(thread);
+    }
+    Py_XDECREF(ident);
+    Py_XDECREF(active);
+    return thread;
+}
+
+static void tell(PyObject *thread)
+{
+    PyObject *name = PyObject_GetAttrString(thread, "name");
+    if (name)
+        tell_name(name);
+    PyErr_Clear();
+    PyObject *daemon = PyObject_GetAttrString(thread, "daemon");
+    if (daemon && PyObject_IsTrue(daemon) == 1)
+        sl_thread_daemon(1);
+    PyErr_Clear();
+    Py_XDECREF(daemon);
+    watch_end(thread, name);
+    Py_XDECREF(name);
+}
+
+void core_tell_thread(void)
+{
+    PyObject *type, *value, *traceback;
+    core_told = core_epoch;  // first: telling may come here again
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *thread = own_thread();
+    if (thread)
+        tell(thread);
+    Py_XDECREF(thread);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+PyDoc_STRVAR(tell_thread_doc, "tell_thread()\n--\n\nThe calling thread is made known, with its present name.");
+static PyObject *tell_thread(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    core_tell_thread();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(thread_name_doc, "thread_name(name)\n--\n\nNames the calling thread. The last name counts.");
+static PyObject *thread_name(PyObject *module, PyObject *name)
+{
+    (void)module;
+    if (!PyUnicode_Check(name)) {
+        PyErr_SetString(PyExc_TypeError, "a name is a str");
+        return NULL;
+    }
+    if (core_told != core_epoch)
+        core_tell_thread();
+    tell_name(name);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(forget_threads_doc, "forget_threads()\n--\n\nEach thread is told of once more at its next call.");
+static PyObject *forget_threads(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    core_epoch++;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"tell_thread", tell_thread, METH_NOARGS, tell_thread_doc},
+    {"thread_name", thread_name, METH_O, thread_name_doc},
+    {"forget_threads", forget_threads, METH_NOARGS, forget_threads_doc},
+    {0},
+};
+
+int core_add_thread(PyObject *module)
+{
+    return PyType_Ready(&sentinel_type) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+}
