@@ -210,7 +210,7 @@ python: $(O)/lib/libscoped_lane.so
 	@mkdir -p $(O)/python/scoped_lane
 	$(Q)include=$$($(call python_says,sysconfig.get_path("include"))) suffix=$$($(call python_says,sysconfig.get_config_var("EXT_SUFFIX"))) && \
 		echo "  CC    $(O)/python/scoped_lane/_core$$suffix" && \
-		$(CC) -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -fPIC -fvisibility=hidden -I. -Iclient -isystem $$include -shared \
+		$(CC) -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -fPIC -fno-plt -fvisibility=hidden -I. -Iclient -isystem $$include -shared \
 			client/python/*.c -o $(O)/python/scoped_lane/_core$$suffix $(client_libs)
 	$(Q)cp client/python/scoped_lane/*.py $(O)/python/scoped_lane/
 

@@ -254,17 +254,22 @@ static PyObject *enter_get(PyObject *self, PyObject *region, PyObject *type)
     return Py_NewRef(region ? ((struct region *)region)->enter : self);
 }
 
+static inline bool is_in_task(void)
+{
+    const struct sl_lane *lane = sl_load_relaxed(&sl_self_->lane);
+    return lane && lane != SL_LANE_OFF_ && lane->task != SL_TASK_NONE;
+}
+
 static PyObject *leave_get(PyObject *self, PyObject *object, PyObject *type)
 {
     struct region *region = (struct region *)object;
     (void)type;
     if (!region)
         return Py_NewRef(self);
-    PyCodeObject *code = running_code();
-    if (sl_unlikely(code && (code->co_flags & CO_ASYNC_GENERATOR))) {
-        sl_task_t task = sl_task_current();
-        if (task)
-            return hold(region, task);
+    if (sl_unlikely(is_in_task())) {
+        PyCodeObject *code = running_code();
+        if (sl_unlikely(code && (code->co_flags & CO_ASYNC_GENERATOR)))
+            return hold(region, sl_task_current());
     }
     return Py_NewRef(region->leave);
 }
@@ -441,16 +446,40 @@ static PyObject *all_regions(PyObject *module, PyObject *unused)
     return PyDict_Copy(regions);
 }
 
-// region(name, functions=None, tags=None): a known name alone is answered here, the rest by `make`, which the package gives.
+// region(name, functions=None, tags=None): a known name alone is answered here, the rest by `make`, which the package gives. Names in
+// source text are one object each, which is known by its address.
 static PyObject *make;
+static struct known {
+    PyObject *name, *region;
+} known_names[256];
+
+static inline struct known *known_place(PyObject *name)
+{
+    return &known_names[((uintptr_t)name >> 4 ^ (uintptr_t)name >> 12) % (sizeof known_names / sizeof *known_names)];
+}
+
+static void know(PyObject *name, PyObject *region)
+{
+    struct known *place = known_place(name);
+    PyObject *before = place->name;
+    if (!PyUnicode_CHECK_INTERNED(name))
+        return;
+    *place = (struct known){Py_NewRef(name), region};  // the region lives for ever
+    Py_XDECREF(before);
+}
 
 static PyObject *region_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     (void)module;
-    if (sl_likely(count == 1 && !names && PyUnicode_CheckExact(args[0]))) {
-        PyObject *found = PyDict_GetItemWithError(regions, args[0]);
-        if (sl_likely(found != NULL))
+    if (sl_likely(count == 1 && !names)) {
+        const struct known *known = known_place(args[0]);
+        if (sl_likely(known->name == args[0]))
+            return Py_NewRef(known->region);
+        PyObject *found = PyUnicode_CheckExact(args[0]) ? PyDict_GetItemWithError(regions, args[0]) : NULL;
+        if (found) {
+            know(args[0], found);
             return Py_NewRef(found);
+        }
     }
     if (!make) {
         PyErr_SetString(PyExc_RuntimeError, "scoped_lane is not imported");

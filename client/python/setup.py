@@ -46,7 +46,7 @@ setup(
             runtime_library_dirs=libraries,
             libraries=["scoped_lane"],
             define_macros=[("_GNU_SOURCE", None)],
-            extra_compile_args=["-std=gnu11", "-O2", "-fvisibility=hidden"],
+            extra_compile_args=["-std=gnu11", "-O2", "-fno-plt", "-fvisibility=hidden"],
         )
     ]
 )

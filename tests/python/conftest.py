@@ -1,7 +1,9 @@
 """What the tests of the Python module stand on: that of tests/end, the built module, and scripts run with a daemon."""
 
 import importlib.util
+import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -19,6 +21,8 @@ _spec.loader.exec_module(end_conftest)
 from end_conftest import BUILD, a_place, wait_until  # noqa: E402
 
 MODULE = BUILD / "python"
+PYTHON = os.environ.get("SL_PYTHON", sys.executable)  # what runs the scripts; the module has to be built for it
+VERSION = tuple(json.loads(subprocess.check_output([PYTHON, "-c", "import sys; print(list(sys.version_info[:2]))"])))
 sys.path.insert(0, str(MODULE))
 os.environ["SCOPED_LANE"] = "off"  # here; scripts have an environment of their own
 
@@ -31,7 +35,7 @@ class Scripts:
     def __init__(self, place):
         self.place = place
         self.path = place.path
-        self.python = sys.executable
+        self.python = PYTHON
         self.env = {"PYTHONPATH": str(MODULE), "SCOPED_LANE": None, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def write(self, code, name="script.py"):
@@ -39,10 +43,10 @@ class Scripts:
         path.write_text(textwrap.dedent(code))
         return path
 
-    def run(self, code, *words, status=0, **env):
+    def run(self, code, *words, status=0, python=None, **env):
         """Runs it as it is; returns what it printed."""
         script = code if isinstance(code, Path) else self.write(code)
-        return self.place.run(self.python, script, *words, status=status, **self.env | env).stdout_text
+        return self.place.run(python or self.python, script, *words, status=status, **self.env | env).stdout_text
 
     def record(self, code, *words, status=0, output="run.h5", **env):
         """Runs it under `scoped-lane run`; returns the run file, with what it printed as `said`."""
@@ -82,4 +86,4 @@ def sl():
     scoped_lane.reset()
 
 
-__all__ = ["BUILD", "HERE", "MODULE", "RunFile", "Scripts", "wait_until"]
+__all__ = ["BUILD", "HERE", "MODULE", "PYTHON", "VERSION", "RunFile", "Scripts", "wait_until"]

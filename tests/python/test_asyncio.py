@@ -1,9 +1,11 @@
 """Asyncio tasks as lanes of the run file. Numbers in comments are those of the shared list of cases."""
 
 import collections
+import importlib.util
 import sys
 
 import pytest
+from conftest import PYTHON, VERSION
 
 PREAMBLE = """
 import asyncio, sys, time, threading
@@ -15,8 +17,9 @@ def spin(seconds):
         pass
 """
 
-needs_311 = pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.TaskGroup, Runner")
-needs_312 = pytest.mark.skipif(sys.version_info < (3, 12), reason="eager task factories")
+needs_uvloop = pytest.mark.skipif(
+    PYTHON != sys.executable or importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed"
+)
 
 
 def tasks(file, tail=None):
@@ -31,7 +34,7 @@ def untouched(file):
     assert "unmatched" not in file.complaints
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=needs_uvloop)])
 def test_every_way_of_making_a_task_gives_one_lane_exactly_once(scripts, loop):  # L11, L12
     file = scripts.record(
         PREAMBLE
@@ -71,10 +74,10 @@ assert sl.untracked_tasks() == 0
 """
     )
     ways = ["create_task", "loop.create_task", "ensure_future", "gather", "Task", "run_until_complete"]
-    ways += ["TaskGroup", "Runner"] if sys.version_info >= (3, 11) else []
+    ways += ["TaskGroup", "Runner"] if VERSION >= (3, 11) else []
     ways += ["wait_for"]
     names = collections.Counter(row.name for row in tasks(file, "job"))
-    if sys.version_info >= (3, 12):  # wait_for awaits in its caller's task there, whose name it sets then
+    if VERSION >= (3, 12):  # wait_for awaits in its caller's task there, whose name it sets then
         del names["wait_for"]
         ways.remove("wait_for")
     else:
@@ -87,7 +90,7 @@ assert sl.untracked_tasks() == 0
     untouched(file)
 
 
-@pytest.mark.parametrize("loop", ["asyncio.run", "uvloop.run"])
+@pytest.mark.parametrize("loop", ["asyncio.run", pytest.param("uvloop.run", marks=needs_uvloop)])
 def test_waiting_and_working_are_told_apart(scripts, loop):  # L01, L04, L06, L11, L15
     file = scripts.record(
         PREAMBLE
@@ -166,7 +169,7 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     file = scripts.record("OUTPUT = None" + PREAMBLE + code)
     assert [row.name for row in tasks(file, "job")][:2] == ["given", "set later"]
     assert tasks(file, "job")[2].name in ("first", "last")  # a task that has ended may be gone from the tables
-    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code)
+    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert not any(row.name == "given" for row in theirs.run.tasks[0]), "theirs has learnt it: tell the docs"
 
@@ -208,7 +211,7 @@ async def main():
 asyncio.run(main())
 """
     )
-    count = 5 if sys.version_info >= (3, 12) else 3
+    count = 5 if VERSION >= (3, 12) else 3
     assert len(tasks(file, "job")) == file.calls("job", 0) == count
     assert len(set(file.run["job"][0].task_ids.tolist())) == count
     untouched(file)
@@ -285,7 +288,7 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     owners = collections.Counter(names[task] for task in file.run["numbers"][0].task_ids.tolist())
     assert owners == {"leaves": 2, "ends_at_once": 2, "main": 1}
     untouched(file)
-    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code)
+    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert theirs.calls("numbers", 0) < 5, "theirs has learnt it: tell the docs"
 
@@ -450,3 +453,27 @@ thread.join()
     burner, = tasks(file, "burns")
     assert burner.running_time >= 0.1 and all(row.running_time < 0.1 for row in tasks(file, "idles"))
     assert sum(row.running_time for row in tasks(file)) <= thread.wall_time
+
+
+def test_tasks_keep_their_durations_when_only_threads_are_asked_for(scripts):  # 121
+    """In scope-profiler they change places."""
+    code = """
+async def job(seconds):
+    with sl.region("job"):
+        await asyncio.sleep(seconds)
+
+async def main():
+    await asyncio.gather(job(0.02), job(0.1), job(0.3))
+
+with sl.session(track_threads=True, verbose=False, output=OUTPUT):
+    asyncio.run(main())
+"""
+    file = scripts.record("OUTPUT = None" + PREAMBLE + code)
+    names = {row.index: row.name for row in tasks(file)}
+    region = file.run["job"][0]
+    assert [names[task] for task in region.task_ids] == ["Task-2", "Task-3", "Task-4"]
+    first, second, third = region.durations
+    assert 0.02 <= first and 0.1 <= second and 0.3 <= third and first < third
+    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
+    theirs = type(file)(scripts.path / "theirs.h5")
+    assert theirs.run["job"][0].durations[0] >= 0.3, "theirs has learnt it: tell the docs"
