@@ -131,6 +131,36 @@ static PyObject *tell_thread(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+// ---- the first event of a new thread: threading gives each one this profile function, which takes itself out
+
+static PyObject *earlier_hook;  // what threading gave before; it sees the event and stays
+
+PyDoc_STRVAR(first_event_doc, "first_event(frame, event, arg)\n--\n\nThe profile function that makes a new thread known.");
+static PyObject *first_event(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    PyEval_SetProfile(NULL, NULL);
+    core_tell_thread();
+    if (!earlier_hook || count != 3)
+        Py_RETURN_NONE;
+    PyObject *hook = Py_NewRef(earlier_hook), *set = PySys_GetObject("setprofile");  // borrowed
+    PyObject *result = set ? PyObject_CallFunctionObjArgs(set, hook, NULL) : NULL;
+    Py_XDECREF(result);
+    result = result ? PyObject_Vectorcall(hook, args, 3, NULL) : NULL;
+    Py_DECREF(hook);
+    return result;
+}
+
+PyDoc_STRVAR(chain_first_event_doc, "chain_first_event(function)\n--\n\nWho sees first events after us; None: nobody.");
+static PyObject *chain_first_event(PyObject *module, PyObject *function)
+{
+    (void)module;
+    PyObject *before = earlier_hook;
+    earlier_hook = function == Py_None ? NULL : Py_NewRef(function);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(thread_name_doc, "thread_name(name)\n--\n\nNames the calling thread. The last name counts.");
 static PyObject *thread_name(PyObject *module, PyObject *name)
 {
@@ -155,6 +185,8 @@ static PyObject *forget_threads(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"tell_thread", tell_thread, METH_NOARGS, tell_thread_doc},
+    {"first_event", (PyCFunction)(void (*)(void))first_event, METH_FASTCALL, first_event_doc},
+    {"chain_first_event", chain_first_event, METH_O, chain_first_event_doc},
     {"thread_name", thread_name, METH_O, thread_name_doc},
     {"forget_threads", forget_threads, METH_NOARGS, forget_threads_doc},
     {0},

@@ -22,17 +22,6 @@ _in_tasks = False
 # -- threads
 
 
-def _bootstrap(frame, event, arg):
-    """The first event of a new thread."""
-    sys.setprofile(None)
-    _core.tell_thread()
-    previous = _previous_hook
-    if previous is None:
-        return None
-    sys.setprofile(previous)
-    return previous(frame, event, arg)
-
-
 def _set_name(thread, name):
     _plain_name.fset(thread, name)
     if thread.ident == threading.get_ident():
@@ -42,15 +31,17 @@ def _set_name(thread, name):
 def _put_in_threads():
     global _previous_hook, _plain_name
     _previous_hook = getattr(threading, "_profile_hook", None)
-    threading.setprofile(_bootstrap)
+    _core.chain_first_event(_previous_hook)
+    threading.setprofile(_core.first_event)
     _plain_name = threading.Thread.__dict__["name"]
     threading.Thread.name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
 
 
 def _take_out_threads():
     global _previous_hook
-    if getattr(threading, "_profile_hook", None) is _bootstrap:
+    if getattr(threading, "_profile_hook", None) is _core.first_event:
         threading.setprofile(_previous_hook)
+    _core.chain_first_event(None)
     _previous_hook = None
     if getattr(threading.Thread.__dict__["name"], "fset", None) is _set_name:
         threading.Thread.name = _plain_name
