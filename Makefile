@@ -263,6 +263,9 @@ asan:
 	$(Q)rm -f obj/asan/report.*
 	$(Q)ASAN_OPTIONS=log_path=$(abspath obj/asan/report) $(MAKE) --no-print-directory SAN=asan unit; status=$$?; \
 		! cat obj/asan/report.* 2>/dev/null || status=1; exit $$status
+	$(Q)$(MAKE) --no-print-directory all && $(MAKE) --no-print-directory SAN=asan python PYTHON=.venv/bin/python
+	$(Q)obj/release/bin/scoped-lane run -o obj/asan/python.h5 -- env ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=obj/asan/python \
+		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" .venv/bin/python tests/python/scripts/everything.py
 
 tsan:
 	$(Q)$(MAKE) --no-print-directory SAN=tsan run-tsan
