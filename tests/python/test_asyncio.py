@@ -2,6 +2,7 @@
 
 import collections
 import importlib.util
+import json
 import sys
 
 import pytest
@@ -477,3 +478,39 @@ with sl.session(track_threads=True, verbose=False, output=OUTPUT):
     scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert theirs.run["job"][0].durations[0] >= 0.3, "theirs has learnt it: tell the docs"
+
+
+def test_a_tracker_beside_a_daemon_knows_what_the_file_knows(scripts):
+    file = scripts.record(
+        PREAMBLE
+        + """
+import json
+
+async def job(n):
+    with sl.region("job"):
+        await asyncio.sleep(0.001 * n)
+
+async def main():
+    await asyncio.gather(job(1), job(2))
+
+def work():
+    asyncio.run(main())
+
+tracker = sl.ConcurrencyTracker(track_async=True)
+tracker.install()
+thread = threading.Thread(target=work, name="worker")
+thread.start()
+thread.join()
+columns = tracker.snapshot()["tasks"]
+print(json.dumps([[row.name, row.coro_name, row.steps, row.running_ns, row.suspended_ns] for row in tracker.tasks]))
+print(json.dumps([row.name for row in tracker.threads]))
+assert columns["steps"].tolist() == [row.steps for row in tracker.tasks]
+tracker.uninstall()
+"""
+    )
+    rows, threads = map(json.loads, file.said.splitlines())
+    assert threads == ["worker"]
+    found = [[row.name, row.coro_name, row.steps, row.running_time * 1e9, row.awaiting_time * 1e9] for row in tasks(file)]
+    assert [row[:3] for row in found] == [row[:3] for row in rows]
+    for mine, its in zip(rows, found):
+        assert mine[3:] == pytest.approx(its[3:], rel=0.01, abs=10_000)

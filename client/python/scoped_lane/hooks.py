@@ -64,7 +64,7 @@ class _WaitForAsyncio:
         else:
             return None
         plain = getattr(spec.loader, "exec_module", None)
-        if plain is not None:
+        if plain is not None and not isinstance(spec.loader, type):  # a loader of its own, not one that others share
 
             def exec_module(module):
                 plain(module)
