@@ -281,7 +281,8 @@ static PyObject *through_type(PyObject *args, bool enters)
         PyErr_SetString(PyExc_TypeError, "a region is wanted");
         return NULL;
     }
-    return enters ? enter_call(((struct region *)region)->enter, NULL, 0, NULL) : leave_call(((struct region *)region)->leave, NULL, 0, NULL);
+    return enters ? enter_call(((struct region *)region)->enter, NULL, 0, NULL)
+                  : leave_call(((struct region *)region)->leave, NULL, 0, NULL);
 }
 
 static PyObject *enter_through_type(PyObject *self, PyObject *args, PyObject *names)

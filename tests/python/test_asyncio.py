@@ -18,6 +18,7 @@ def spin(seconds):
         pass
 """
 
+THEIRS = PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'")
 needs_uvloop = pytest.mark.skipif(
     PYTHON != sys.executable or importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed"
 )
@@ -170,7 +171,7 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     file = scripts.record("OUTPUT = None" + PREAMBLE + code)
     assert [row.name for row in tasks(file, "job")][:2] == ["given", "set later"]
     assert tasks(file, "job")[2].name in ("first", "last")  # a task that has ended may be gone from the tables
-    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
+    scripts.run(THEIRS + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert not any(row.name == "given" for row in theirs.run.tasks[0]), "theirs has learnt it: tell the docs"
 
@@ -289,7 +290,7 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     owners = collections.Counter(names[task] for task in file.run["numbers"][0].task_ids.tolist())
     assert owners == {"leaves": 2, "ends_at_once": 2, "main": 1}
     untouched(file)
-    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
+    scripts.run(THEIRS + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert theirs.calls("numbers", 0) < 5, "theirs has learnt it: tell the docs"
 
@@ -475,7 +476,7 @@ with sl.session(track_threads=True, verbose=False, output=OUTPUT):
     assert [names[task] for task in region.task_ids] == ["Task-2", "Task-3", "Task-4"]
     first, second, third = region.durations
     assert 0.02 <= first and 0.1 <= second and 0.3 <= third and first < third
-    scripts.run(PREAMBLE.replace("import scoped_lane as sl", "import scope_profiler as sl; OUTPUT = 'theirs.h5'") + code, python=sys.executable)
+    scripts.run(THEIRS + code, python=sys.executable)
     theirs = type(file)(scripts.path / "theirs.h5")
     assert theirs.run["job"][0].durations[0] >= 0.3, "theirs has learnt it: tell the docs"
 

@@ -116,6 +116,13 @@ def test_other_kinds_of_functions_stay_what_they_are(sl):
         for i in range(n):
             yield i
 
+    @sl.profile
+    @contextlib.contextmanager
+    def manager():
+        yield 5
+
+    with manager() as five:
+        assert five == 5
     assert inspect.iscoroutinefunction(coroutine) and inspect.isgeneratorfunction(generator)
     assert inspect.isasyncgenfunction(agenerator)
     assert asyncio.run(coroutine(3)) == 3

@@ -702,3 +702,33 @@ Test(task, rows_that_come_back_after_they_had_run_out_are_found)
     }
     cr_assert_eq(rows, 1);
 }
+
+Test(task, a_call_may_be_left_on_a_task_s_lane_from_elsewhere)
+{
+    names();
+    sl_task_t task = sl_task_create("task", "generator", "user"), other = sl_task_create("task", "closer", "aclose");
+    cr_assert_eq(sl_task_exit_(0, a), 0);
+    cr_assert_eq(sl_task_exit_(task, a), 0, "it is not open");
+    sl_task_step_in(task);
+    sl_enter(a);
+    cr_assert_eq(sl_task_exit_(task, a), 0, "its own step leaves by sl_exit");
+    sl_task_step_in(other);
+    sl_enter(a);
+    cr_assert_eq(sl_task_exit_(task, a), 1, "its step is suspended by this one");
+    cr_assert_eq(sl_task_exit_(task, a), 0);
+    sl_task_step_out(other);
+    sl_enter(b);
+    sl_task_step_out(task);
+    cr_assert_eq(sl_task_exit_(task, b), 1);
+    sl_task_finish(task);
+    cr_assert_eq(sl_task_exit_(task, b), 0, "it has ended");
+    struct sl_record record = recorded_nth(0, SL_CALL, 0);
+    cr_assert_eq(sl_record_task(&record), 0);
+    cr_assert_eq(sl_record_region(&record), a);
+    record = recorded_nth(0, SL_CALL, 1);
+    cr_assert_eq(sl_record_task(&record), 0);
+    cr_assert_eq(sl_record_region(&record), b);
+    cr_assert_eq(recorded_count(0, SL_CALL), 2);
+    cr_assert_eq(recorded_count(0, SL_UNMATCHED), 0);
+    cr_assert_eq(lane_of(1)->depth, 1, "the other's own call is open still");
+}

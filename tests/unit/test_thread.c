@@ -375,3 +375,34 @@ Test(thread, a_cancelled_thread_ends_like_any_other)
     cr_assert_eq(recorded_thread(0)->state, SL_ROW_DONE);
     cr_assert_eq(recorded_count(0, SL_ENDED_OPEN), 1);
 }
+
+static void *end_early(void *row)
+{
+    call(a);
+    sl_thread_ended_();
+    sl_thread_ended_();
+    *(uint32_t *)row = recorded_thread(0)->state;
+    return NULL;
+}
+
+static void *end_early_and_record(void *row)
+{
+    end_early(row);
+    call(b);
+    *(uint32_t *)row = recorded_thread(1)->state;
+    return NULL;
+}
+
+Test(thread, a_thread_may_end_before_its_pthread_does_and_comes_back_when_it_records)
+{
+    uint32_t state = SL_ROW_FREE;
+    a = sl_region("a");
+    b = sl_region("b");
+    run(end_early, &state);
+    cr_assert_eq(state, SL_ROW_DONE);
+    cr_assert_gt(recorded_thread(0)->cpu_ns, 0);
+    run(end_early_and_record, &state);
+    cr_assert_eq(state, SL_ROW_LIVE);
+    cr_assert_eq(recorded_thread(1)->state, SL_ROW_DONE);
+    cr_assert_eq(segment_header(&recorded)->threads, 2);
+}

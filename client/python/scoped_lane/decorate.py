@@ -20,12 +20,12 @@ def source_of(function):
 
 def wrap(function, region):
     """The function with the region around its calls."""
-    plain = inspect.unwrap(function) if callable(function) else function
-    if inspect.isasyncgenfunction(plain):
+    # What it is itself, not what it wraps: a context manager's function wraps a generator, and is none.
+    if inspect.isasyncgenfunction(function):
         return _wrap_async_generator(function, region)
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(plain):
+    if inspect.iscoroutinefunction(function):
         return _wrap_coroutine(function, region)
-    if inspect.isgeneratorfunction(plain):
+    if inspect.isgeneratorfunction(function):
         return _wrap_generator(function, region)
     wrapped = _core.wrap(function, region)
     functools.update_wrapper(wrapped, function)
