@@ -89,10 +89,9 @@ def _wrap_async_generator(function, region):
     return wrapper
 
 
-def caller(depth):
-    """(file, line) of who called, `depth` frames of the package's own up."""
-    try:
-        frame = sys._getframe(depth + 1)
-    except ValueError:
-        return "", -1
-    return frame.f_code.co_filename, frame.f_lineno
+def caller():
+    """(file, line) of the nearest frame that is not the package's own."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        frame = frame.f_back
+    return ("", -1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -8,10 +8,12 @@ import json
 import os
 import socket
 import tempfile
+import time
 import urllib.parse
 import warnings
 
 PATIENCE_S = 30
+ADOPTION_S = 5  # a daemon that is busy takes a process up a little later
 
 
 class _Connection(http.client.HTTPConnection):
@@ -61,7 +63,9 @@ def own_run():
 
 
 def _snapshot(path):
-    found = own_run()
+    end = time.monotonic() + ADOPTION_S
+    while (found := own_run()) is None and time.monotonic() < end:
+        time.sleep(0.02)
     if found is None:
         raise ValueError("no daemon has this process")
     place, run = found

@@ -160,7 +160,7 @@ def _named(name, tags, place):
 
 
 def _make_region(region_name, functions=None, tags=None):
-    return _named(region_name, tags, lambda: decorate.caller(2))
+    return _named(region_name, tags, decorate.caller)
 
 
 _core.set_maker(_make_region)
@@ -172,7 +172,7 @@ class RegionHandle:
 
     def __init__(self, name, functions=None, tags=None):
         self.name = name
-        self._region = _named(name, tags, lambda: decorate.caller(3))
+        self._region = _named(name, tags, decorate.caller)
 
     def __enter__(self):
         return self._region.__enter__()
@@ -194,7 +194,7 @@ class RegionFactory:
 
     def __init__(self, name, tags=None):
         self.name = name
-        self._region = _named(name, tags, lambda: decorate.caller(3))
+        self._region = _named(name, tags, decorate.caller)
 
     def __call__(self, **metadata):
         if metadata:
