@@ -110,12 +110,13 @@ static void tell(PyObject *thread)
     Py_XDECREF(name);
 }
 
-void core_tell_thread(void)
+// `thread`: the calling thread's object, NULL where it is to be found.
+static void tell_of(PyObject *thread)
 {
     PyObject *type, *value, *traceback;
     core_told = core_epoch;  // first: telling may come here again
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *thread = own_thread();
+    thread = thread ? Py_NewRef(thread) : own_thread();
     if (thread)
         tell(thread);
     Py_XDECREF(thread);
@@ -123,11 +124,16 @@ void core_tell_thread(void)
     PyErr_Restore(type, value, traceback);
 }
 
-PyDoc_STRVAR(tell_thread_doc, "tell_thread()\n--\n\nThe calling thread is made known, with its present name.");
-static PyObject *tell_thread(PyObject *module, PyObject *unused)
+void core_tell_thread(void)
 {
-    (void)module, (void)unused;
-    core_tell_thread();
+    tell_of(NULL);
+}
+
+PyDoc_STRVAR(tell_thread_doc, "tell_thread(thread)\n--\n\nThe calling thread, whose object this is, is made known.");
+static PyObject *tell_thread(PyObject *module, PyObject *thread)
+{
+    (void)module;
+    tell_of(thread);
     Py_RETURN_NONE;
 }
 
@@ -184,7 +190,7 @@ static PyObject *forget_threads(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"tell_thread", tell_thread, METH_NOARGS, tell_thread_doc},
+    {"tell_thread", tell_thread, METH_O, tell_thread_doc},
     {"first_event", (PyCFunction)(void (*)(void))first_event, METH_FASTCALL, first_event_doc},
     {"chain_first_event", chain_first_event, METH_O, chain_first_event_doc},
     {"thread_name", thread_name, METH_O, thread_name_doc},

@@ -1,7 +1,8 @@
 """Where Python tells of its threads and tasks: put in while somebody wants them, taken out as found when nobody does.
 
 Those who want them are the recording itself and each installed ConcurrencyTracker. Threads are told of by the profile function
-that ``threading`` gives each new thread, which takes itself out at once; tasks in ``asyncio.Task`` (task.c).
+that ``threading`` gives each new thread, which takes itself out at once; from Python 3.12 on, where that makes the interpreter look at
+all code anew, where the thread begins instead. Tasks are told of in ``asyncio.Task`` (task.c).
 """
 
 import os
@@ -15,6 +16,7 @@ _users = {}  # who -> whether tasks are wanted too
 _stand_downs = {}  # who -> weak method for the child of a fork
 _previous_hook = None
 _plain_name = None  # threading.Thread.name as it was
+_plain_begin = None  # threading.Thread._bootstrap_inner, from 3.12 on
 _plain_task = {}  # of asyncio's task in Python
 _in_tasks = False
 
@@ -28,11 +30,20 @@ def _set_name(thread, name):
         _core.thread_name(thread.name)  # another thread's is told when that one ends
 
 
+def _begin(thread):
+    _core.tell_thread(thread)
+    _plain_begin(thread)
+
+
 def _put_in_threads():
-    global _previous_hook, _plain_name
-    _previous_hook = getattr(threading, "_profile_hook", None)
-    _core.chain_first_event(_previous_hook)
-    threading.setprofile(_core.first_event)
+    global _previous_hook, _plain_name, _plain_begin
+    if sys.version_info >= (3, 12) and hasattr(threading.Thread, "_bootstrap_inner"):
+        _plain_begin = threading.Thread._bootstrap_inner
+        threading.Thread._bootstrap_inner = _begin
+    else:
+        _previous_hook = getattr(threading, "_profile_hook", None)
+        _core.chain_first_event(_previous_hook)
+        threading.setprofile(_core.first_event)
     _plain_name = threading.Thread.__dict__["name"]
     threading.Thread.name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
 
@@ -43,6 +54,8 @@ def _take_out_threads():
         threading.setprofile(_previous_hook)
     _core.chain_first_event(None)
     _previous_hook = None
+    if threading.Thread.__dict__.get("_bootstrap_inner") is _begin:
+        threading.Thread._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
     if getattr(threading.Thread.__dict__["name"], "fset", None) is _set_name:
         threading.Thread.name = _plain_name
 
