@@ -39,12 +39,10 @@ static PyMethodDef functions[] = {
 
 static int fill(PyObject *module)
 {
-    static bool filled;
-    if (PyInterpreterState_Get() != PyInterpreterState_Main() || filled) {
-        PyErr_SetString(PyExc_ImportError, "scoped_lane works in the main interpreter, once");
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "scoped_lane works in the main interpreter only");
         return -1;
     }
-    filled = true;
     if (PyModule_AddFunctions(module, functions) < 0 || core_add_thread(module) < 0 || core_add_region(module) < 0 ||
         core_add_task(module) < 0 || core_add_tracker(module) < 0)
         return -1;

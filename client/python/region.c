@@ -712,7 +712,8 @@ int core_add_region(PyObject *module)
     if (add_descriptor("__enter__", &enter_type) < 0 || add_descriptor("__exit__", &leave_type) < 0)
         return -1;
     PyType_Modified(&core_region_type);
-    regions = PyDict_New();
+    if (!regions)  // else the module is imported once more
+        regions = PyDict_New();
     Py_INCREF(&core_region_type);
     if (!regions || PyModule_AddObject(module, "Region", (PyObject *)&core_region_type) < 0)
         return -1;

@@ -612,3 +612,27 @@ async def main():
 asyncio.run(main())
 """
     )
+
+
+def test_the_module_may_be_imported_once_more(scripts):
+    file = scripts.record(
+        """
+import sys
+import scoped_lane
+with scoped_lane.region("twice"):
+    pass
+for name in [name for name in sys.modules if name.startswith("scoped_lane")]:
+    del sys.modules[name]
+import asyncio
+import scoped_lane as again
+async def main():
+    with again.region("twice"):
+        pass
+asyncio.run(main())
+try:
+    type(again.region("twice"))()
+except TypeError:
+    print("fine")
+"""
+    )
+    assert file.said == "fine\n" and file.calls("twice", 0) == 2
