@@ -1,6 +1,7 @@
 """What the programs that are recorded by both profilers do. argv: the profiler's module, the program's name, a file."""
 
 import asyncio
+import concurrent.futures
 import importlib
 import sys
 import threading
@@ -113,6 +114,8 @@ def mixed():
             time.sleep(0.003)
 
     async def main():
+        # one worker: how many an executor starts for three jobs is a race
+        asyncio.get_running_loop().set_default_executor(concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="asyncio"))
         for n in range(3):
             await job(n)
 
