@@ -187,11 +187,16 @@ static void look_at_places(const struct patient *patient)
                     "none that it trusts listens where it looks%s", named ? " (SCOPED_LANE_RUNDIR)" : "");
 }
 
+// As it sees it: a container has a /dev/shm of its own.
 static void look_at_its_shm(const struct patient *patient)
 {
     char directory[1024];
     bool named = procfs_variable(patient->pid, "SCOPED_LANE_SHM_DIR", directory, sizeof directory) > 0 && *directory == '/';
-    doctor_shm(patient->doctor, named ? directory : "/dev/shm");
+    if (!named)
+        snprintf(directory, sizeof directory, "/dev/shm");
+    char *seen = procfs_same_mounts(patient->pid) == 0 ? alloc_printf("/proc/%u/root%s", patient->pid, directory) : alloc_text(directory);
+    doctor_shm(patient->doctor, seen);
+    free(seen);
 }
 
 // It, or one of its kind, has told a daemon why it could not make a segment.
@@ -246,7 +251,7 @@ void doctor_process(struct doctor *doctor, uint32_t pid)
     if (procfs_same_mounts(pid) == 0)
         doctor_find(doctor, DOCTOR_NOTE, "container",
                     "give it the runtime directory and /dev/shm of the daemon, or run doctor inside",
-                    "it has its own view of the file system: what is said of paths is said of ours");
+                    "it has its own view of the file system: what is said of runtime directories is said of ours");
     if (found > 0) {
         look_at_segment(&patient, path);
     } else if (look_at_library(&patient) && !is_off(&patient)) {

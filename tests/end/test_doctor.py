@@ -148,6 +148,32 @@ def test_a_program_without_the_library_is_told(service):
     service.run(service.lane, "doctor", "--pid", 0, status=2)
 
 
+def test_a_process_that_found_no_room_is_told(service):
+    words = in_shm_of("32k", "sh", "-c", f"head -c 32k /dev/zero >/dev/shm/full; exec {service.api('told')}")
+    other = Told(service, SCOPED_LANE_RUN="job")
+    other.do("calls work 1")
+    wait_until(lambda: process(service, other.program.pid), what="another one of its run is known")
+    program = service.start(*words, stdin=-1, SCOPED_LANE_RUN="job")
+    program.stdin.write(b"calls work 1\n")
+    program.stdin.flush()
+    wait_until(lambda: "done 1" in program.stdout_text, what="it has made a call")
+    rows = examine(service, "--pid", program.pid)
+    assert "shared memory" in stopped_by(rows) and "is full" in rows["shared memory"][0][1]
+    assert "container" in rows and "No space left" in rows["told"][0][1]
+    program.stdin.close()
+    program.ends()
+    other.ends()
+
+
+@root_only
+def test_a_runtime_directory_of_another_user_is_told(service):
+    os.chown(service.rundir, NOBODY, NOBODY)
+    rows = examine(service)
+    assert rows["runtime directory"][0][1] == f"{service.rundir} belongs to user {NOBODY}, and is not trusted"
+    os.chown(service.rundir, 0, 0)
+    assert rows.keys() > {"daemon"} and "none listens" in rows["daemon"][-1][1]
+
+
 FORKING = """
 import ctypes, os, signal, sys
 library = ctypes.CDLL(sys.argv[1])
