@@ -515,3 +515,35 @@ tracker.uninstall()
     assert [row[:3] for row in found] == [row[:3] for row in rows]
     for mine, its in zip(rows, found):
         assert mine[3:] == pytest.approx(its[3:], rel=0.01, abs=10_000)
+
+
+@pytest.mark.skipif(VERSION < (3, 12) or PYTHON != sys.executable, reason="eager factories come with 3.12")
+def test_an_eager_task_factory_loses_no_call(scripts):
+    """In scope-profiler every call that is open at the task's first suspension is lost."""
+    code = """
+async def job():
+    with sl.region("job"):
+        await asyncio.sleep(0.001)
+
+async def at_once():
+    with sl.region("at once"):
+        return 7
+
+async def main():
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    with sl.region("main"):
+        assert await asyncio.create_task(at_once()) == 7
+        await asyncio.gather(asyncio.create_task(job(), name="named"), job())
+
+with sl.session(track_async=True, verbose=False, output=OUTPUT):
+    asyncio.run(main())
+"""
+    file = scripts.record("OUTPUT = None" + PREAMBLE + code)
+    assert (file.calls("job", 0), file.calls("at once", 0), file.calls("main", 0)) == (2, 1, 1)
+    (eager,) = tasks(file, "at_once")
+    assert (eager.name, eager.steps, eager.done) == ("Task-2", 1, True)
+    assert [row.name for row in tasks(file, "job")] == ["named", "Task-4"]
+    assert set(file.run["at once"][0].task_ids.tolist()) == {eager.index}
+    untouched(file)
+    scripts.run(THEIRS + code, python=sys.executable)
+    assert type(file)(scripts.path / "theirs.h5").calls("job", 0) < 2, "theirs has learnt it: tell the docs"
