@@ -542,7 +542,8 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     assert (file.calls("job", 0), file.calls("at once", 0), file.calls("main", 0)) == (2, 1, 1)
     (eager,) = tasks(file, "at_once")
     assert (eager.name, eager.steps, eager.done) == ("Task-2", 1, True)
-    assert [row.name for row in tasks(file, "job")] == ["named", "Task-4"]
+    named, other = tasks(file, "job")
+    assert named.name == "named" and other.name in ("Task-4", "None")  # some versions set the name to None
     assert set(file.run["at once"][0].task_ids.tolist()) == {eager.index}
     untouched(file)
     scripts.run(THEIRS + code, python=sys.executable)
