@@ -45,12 +45,13 @@ static int read_after(struct http_request *request, struct http_reply *reply, st
     if (!text)
         return 0;
     double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0 && seconds < 1e9)) {  // more than that, or NaN, is no number of nanoseconds
+        http_error(reply, 400, "after must be a number of seconds, not \"%s\"", text);
+        return -1;
+    }
     filter->has_after = true;
     filter->after_ns = (int64_t)(seconds * 1e9);
-    if (end != text && !*end && seconds >= 0 && seconds < 1e9)
-        return 0;
-    http_error(reply, 400, "after must be a number of seconds, not \"%s\"", text);
-    return -1;
+    return 0;
 }
 
 static int read_filter(struct http_request *request, struct http_reply *reply, struct row_filter *filter)
