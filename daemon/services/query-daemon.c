@@ -9,6 +9,7 @@ static const char *clock_name(uint32_t kind)
     return kind == SL_CLOCK_TSC ? "tsc" : kind == SL_CLOCK_ARM ? "arm" : "monotonic";
 }
 
+// Paths, commands, and which processes were refused are no other user's business.
 void rows_status(struct page *page)
 {
     const struct daemon *daemon = page->daemon;
@@ -23,7 +24,7 @@ void rows_status(struct page *page)
     jsonw_member_int(json, "pid", getpid());
     jsonw_member_text(json, "host", daemon->host);
     jsonw_member_text(json, "rundir", daemon->rundir);
-    jsonw_member_text(json, "output", daemon->settings.output);
+    jsonw_member_text(json, "output", page->sees_all ? daemon->settings.output : NULL);
     jsonw_member_bool(json, "private", daemon->options.private_mode);
     jsonw_member_time(json, "started_ns", daemon->started_ns);
     jsonw_member_text(json, "clock", clock_name(daemon->clock_kind));
@@ -35,7 +36,7 @@ void rows_status(struct page *page)
         without += client->socket < 0;
     jsonw_member_uint(json, "without_socket", without);
     jsonw_member_uint(json, "refused", daemon->refused);
-    jsonw_member_text(json, "last_refusal", daemon->refused ? daemon->last_refusal : NULL);
+    jsonw_member_text(json, "last_refusal", daemon->refused && page->sees_all ? daemon->last_refusal : NULL);
     uint64_t stuck = 0;
     for (const struct client *client = daemon->clients; client; client = client->next)
         stuck += client->stuck_count;
@@ -72,7 +73,6 @@ void rows_clock(struct page *page)
     jsonw_object_end(json);
 }
 
-// Paths and commands are no other user's business.
 static void member_value(const struct page *page, const struct settings *settings, const struct setting *setting)
 {
     struct json_writer *json = page->json;

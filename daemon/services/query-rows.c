@@ -216,7 +216,8 @@ void rows_trust(struct json_writer *json, const struct page *page)
         }
     }
     for (const struct client *client = page->daemon->clients; client; client = client->next)
-        untracked += sl_load_relaxed(&segment_header(&client->segment)->untracked);
+        if (page->sees_all || client->run->uid == page->uid)
+            untracked += sl_load_relaxed(&segment_header(&client->segment)->untracked);
     jsonw_key(json, "trust");
     jsonw_object(json);
     jsonw_member_uint(json, "lost", model_lost(&sum));

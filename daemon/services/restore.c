@@ -27,6 +27,15 @@ static bool is_this_boot(const struct spool_reader *reader)
     return procfs_boot_id(boot) == 0 && reader->run.boot && strcmp(boot, reader->run.boot) == 0;
 }
 
+// Its key begins with the user's number; a user of root's daemon can write into their spool whatever they like.
+static bool is_owners(const struct spool_reader *reader, uid_t uid)
+{
+    char *end;
+    if (!reader->run.key || geteuid() != 0)
+        return reader->run.key != NULL;
+    return strtoul(reader->run.key, &end, 10) == uid && end != reader->run.key && *end == ':';
+}
+
 // Nobody knows when: the machine was gone before its processes were.
 static void end_with_the_machine(struct run *run)
 {
@@ -45,7 +54,9 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
     struct run *run = runs_restore(daemon, reader, status->st_uid, status->st_gid);
     uint64_t limit = daemon->settings.spool_limit ? daemon->settings.spool_limit : UINT64_MAX;
     bool torn = spool_is_torn(reader);
+    run_rights_take(run->uid, run->gid);
     int result = spool_continue(&run->spool, path, reader->at, limit);
+    run_rights_return();
     if (result < 0) {
         say("cannot go on with the spool %s: %s", path, strerror(-result));
         run->state = RUN_FAILED;
@@ -58,6 +69,18 @@ static void go_on(struct daemon *daemon, struct spool_reader *reader, const char
         end_with_the_machine(run);
 }
 
+static int open_spool(struct spool_reader *reader, const char *path, const struct stat *status)
+{
+    int result = spool_open(reader, path);
+    if (result == -EBADMSG && status->st_size == 0 && S_ISREG(status->st_mode))  // killed before anything was in it
+        return unlink(path) < 0 ? -errno : -ENOENT;
+    if (result == 0 && !is_owners(reader, status->st_uid)) {
+        spool_reader_close(reader);
+        return -EBADMSG;
+    }
+    return result;
+}
+
 static void restore_one(struct daemon *daemon, const char *link)
 {
     char path[4096];
@@ -66,17 +89,16 @@ static void restore_one(struct daemon *daemon, const char *link)
         return;
     path[length] = 0;
     struct spool_reader reader;
-    struct stat status;
-    int result = lstat(path, &status) < 0 ? -errno : spool_open(&reader, path);
-    if (result == -EBADMSG && status.st_size == 0 && S_ISREG(status.st_mode))  // killed before anything was in it
-        result = unlink(path) < 0 ? -errno : -ENOENT;
+    struct stat status = {0};
+    int result = lstat(path, &status) < 0 ? -errno : 0;
+    if (result == 0) {  // it lies where its user may change what the name leads to
+        run_rights_take(status.st_uid, status.st_gid);
+        result = open_spool(&reader, path, &status);
+        run_rights_return();
+    }
     if (result == -ENOENT) {
         unlink(link);
         return;
-    }
-    if (result == 0 && !reader.run.key) {
-        spool_reader_close(&reader);
-        result = -EBADMSG;
     }
     if (result < 0) {
         say("cannot read the spool %s: %s", path,

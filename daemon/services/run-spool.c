@@ -32,6 +32,20 @@ static bool is_writable_directory(const char *path, uid_t uid, gid_t gid)
     return (bits & 3) == 3;
 }
 
+// In the runtime directory; where we serve others a directory of theirs, for it is with their rights that files are made.
+static char *directory_of_ours(const struct daemon *daemon, uid_t uid, gid_t gid)
+{
+    char *runs = alloc_printf("%s/runs", daemon->rundir);
+    mkdir(runs, geteuid() == 0 ? 0711 : 0700);
+    if (uid == geteuid())
+        return runs;
+    char *users = alloc_printf("%s/%u", runs, (unsigned)uid);
+    if (mkdir(users, 0700) == 0 && lchown(users, uid, gid) < 0)
+        rmdir(users);
+    free(runs);
+    return users;
+}
+
 static char *directory_for(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
 {
     char link[64], path[4096];
@@ -44,9 +58,7 @@ static char *directory_for(struct daemon *daemon, const struct client *client, u
         if (is_writable_directory(path, uid, gid))
             return alloc_text(path);
     }
-    char *runs = alloc_printf("%s/runs", daemon->rundir);
-    files_make_directories(runs, 0700);
-    return runs;
+    return directory_of_ours(daemon, uid, gid);
 }
 
 static char *program_of(const struct client *client)

@@ -1,106 +1,257 @@
-"""A daemon of root serves all users: each sees what is theirs, and what lies in their directories is made with their rights."""
+"""A daemon of root's and a second user: who sees what, whose files they are, and what a user can do to root's."""
 
 import json
 import os
+import re
 import shutil
+import stat
+import struct
 import subprocess
-import time
+import tempfile
+import zlib
+from pathlib import Path
 
 import pytest
-from conftest import BUILD, wait_until
-from test_restart import end, waiting_pairs
+import spoolfile
+from conftest import BUILD, Program, wait_until
+from runfile import RunFile
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves other users")
-NOBODY = 65534
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, and a second user")
+
+UID = 54321  # nobody's
+TABLES = ["runs", "processes", "threads", "tasks", "regions", "regions?ranks", "lanes", "where", "where?idle", "stuck?after=0", "loss",
+          "unmatched"]
 
 
-class Other:
-    """Another user, with a directory that holds the programs."""
+class User:
+    """The second user, with a directory of their own that both can reach, and the programs in it."""
 
     def __init__(self, place):
         self.place = place
-        place.rundir.chmod(0o755)
-        self.home = place.rundir / "home"
-        self.home.mkdir()
-        shutil.copy(BUILD / "lib" / "libscoped_lane.so.0", self.home)
-        shutil.copy(place.api("still"), self.home)
-        shutil.chown(self.home, NOBODY, NOBODY)
+        self.corner = Path(tempfile.mkdtemp(prefix="sl-user-", dir="/tmp"))
+        self.corner.chmod(0o755)
+        for path in (place.api("told"), BUILD / "lib/libscoped_lane.so.0", place.lane):
+            shutil.copy(path, self.corner)
+        self.home = self.corner / "home"
+        self.home.mkdir(mode=0o755)
+        os.chown(self.home, UID, UID)
 
-    def start_still(self):
-        out = self.place.path / "still.out"
-        with open(out, "wb") as said:
-            program = subprocess.Popen(
-                [self.home / "still"], stdin=subprocess.PIPE, stdout=said, cwd=self.home, user=NOBODY, group=NOBODY, extra_groups=[],
-                env=self.place.env | {"LD_LIBRARY_PATH": str(self.home)},
-            )
-        wait_until(lambda: out.read_text() == "still 1\n", what="the other user's program is recorded")
-        return program
+    def words(self, *words):
+        return ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "-C", self.home, *words]
 
-    def asks(self, path, *words):
-        """(status, body) of what curl gets as that user."""
-        done = subprocess.run(
-            ["curl", "-s", "-w", "\n%{http_code}", "--unix-socket", self.place.rundir / "query.sock", *words, f"http://localhost{path}"],
-            capture_output=True, text=True, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", timeout=30,
-        )
-        body, status = done.stdout.rsplit("\n", 1)
-        return int(status), body
+    def told(self, **env):
+        """tests/api/told, in a region of its own, with a task in another."""
+        told = self.place.start(*self.words(self.corner / "told"), stdin=-1, LD_LIBRARY_PATH=self.corner, **env)
+        told.stdin.write(b"calls users 100\nenter users-own\nhold users-task 1\n")
+        told.stdin.flush()
+        wait_until(lambda: "done 3\n" in told.stdout_text, what="the user's program is in its region")
+        return told
+
+    def ask(self, path, method="GET"):
+        """(status, body) of a request that the user makes."""
+        words = self.words("curl", "-s", "-X", method, "-w", "\n%{http_code}", "--max-time", 20, "--unix-socket",
+                           self.place.rundir / "query.sock", f"http://localhost{path}")
+        done = self.place.run(*words)
+        body, _, code = done.stdout_text.rpartition("\n")
+        return int(code), body
 
     def rows(self, table):
-        return json.loads(self.asks(f"/v1/{table}")[1])["rows"]
+        code, body = self.ask(f"/v1/{table}")
+        assert code == 200, body
+        return json.loads(body)["rows"]
 
 
 @pytest.fixture
-def other(place):
-    other = Other(place)
-    place.daemon = place.serve("--output", other.home, "--stuck-after", "1", "--stuck-command", "true")
-    return other
+def user(place):
+    """A second user; and in `place` a daemon of root's that serves all, with a program of root's own in a region."""
+    user = User(place)
+    place.rundir.chmod(0o755)
+    try:
+        place.daemon = serve(place)
+        place.told = place.start(place.api("told"), stdin=-1)
+        place.told.stdin.write(b"calls roots 50\nenter roots-own\nhold roots-task 1\n")
+        place.told.stdin.flush()
+        wait_until(lambda: "done 3\n" in place.told.stdout_text, what="root's program is in its region")
+        yield user
+    finally:
+        place.finish()
+        shutil.rmtree(user.corner)
 
 
-def finish(place, program, other):
+def serve(place, *options):
+    """Without --output: files go to where the programs run."""
+    daemon = Program(place, [place.laned, "--rundir", place.rundir, *options], env=place.env, session=True)
+    wait_until(lambda: "ready" in daemon.stderr_text, what="scoped-laned is ready")
+    return daemon
+
+
+def end(program):
     program.stdin.close()
-    program.wait(30)
-    wait_until(lambda: [r for r in place.rows("runs") if r["uid"] == NOBODY and r["state"] == "published"], what="the run is over")
-    (path,) = other.home.glob("still-*.h5")
-    assert path.stat().st_uid == NOBODY
+    program.ends()
 
 
-def test_a_user_sees_their_own_and_nothing_else(place, other):
-    mine = waiting_pairs(place, 10, "root's")
-    theirs = other.start_still()
-    wait_until(lambda: len(place.rows("processes")) == 2, what="both are recorded")
-    for table in ("processes", "threads", "lanes", "stuck?after=0"):
-        rows = other.rows(table)
-        assert rows and {row["pid"] for row in rows} == {theirs.pid}, table
-    assert "root's" not in other.asks("/v1/regions")[1] and "root's" in json.dumps(place.rows("regions"))
-    metrics, all_metrics = other.asks("/metrics")[1], place.ask("/metrics")[1]
-    assert "root's" not in metrics and 'region="work"' in metrics and "root's" in all_metrics
-    (root_run,) = [row["run"] for row in place.rows("runs") if row["uid"] == 0]
-    status, followed = other.asks("/v1/follow", "--max-time", "1")
-    assert root_run not in followed and str(theirs.pid) in followed and status == 200
-    told = {row["key"]: row["value"] for row in other.rows("config")}
-    assert told["stuck-after"] == 1 and told["stuck-command"] is None and told["output"] is None
-    assert other.asks(f"/v1/finish?run={root_run}", "-X", "POST")[0] == 404
-    assert [row["state"] for row in place.rows("runs") if row["uid"] == 0] == ["recording"]
-    end(mine)
-    finish(place, theirs, other)
+def known(place, count):
+    """Waits until the daemon has taken in so many processes' calls."""
+    wait_until(lambda: len([row for row in place.rows("processes") if row["stored"]]) == count, what=f"{count} processes are known")
+    wait_until(lambda: len(place.rows("tasks")) == count, what="their tasks too")
 
 
-def test_a_roll_call_is_written_as_its_user_would_and_follows_no_link_of_theirs(place, other):
-    victim = place.path / "victim"
-    victim.write_text("root's own")
-    theirs = other.start_still()
-    (run,) = wait_until(lambda: place.rows("runs"), what="its run is known")
-    stem, now = run["file"][:-3], time.time()
-    planted = [f"{stem}.stuck-{time.strftime('%Y%m%dT%H%M%S', time.localtime(now + i))}.json" for i in range(120)]
-    for path in planted:
-        os.symlink(victim, path)
-    wait_until(lambda: "cannot write the roll call" in place.daemon.stderr_text, what="the planted link is refused")
-    assert victim.read_text() == "root's own" and all(os.path.islink(path) for path in planted)
-    for path in planted:
-        os.unlink(path)
-    theirs.stdin.write(b"\n")
-    theirs.stdin.flush()  # a lane goes on, and is stuck once more
-    (path,) = wait_until(lambda: list(other.home.glob("*.stuck-*.json")), what="the roll call is written")
-    wait_until(lambda: path.read_text().endswith("\n"), what="all of it")
-    assert path.stat().st_uid == NOBODY and json.loads(path.read_text())["run"] == run["run"]
-    finish(place, theirs, other)
+def runs_by_uid(place):
+    return {row["uid"]: row for row in place.rows("runs")}
+
+
+def is_published(place):
+    row = wait_until(lambda: (row := runs_by_uid(place)[UID])["state"] in ("published", "failed") and row, what="the user's run is over")
+    assert row["state"] == "published", row["problem"]
+    return row
+
+
+def test_a_user_sees_and_changes_only_what_is_theirs(user, place):
+    told = user.told()
+    known(place, 2)
+    assert set(runs_by_uid(place)) == {0, UID}
+    roots = runs_by_uid(place)[0]["run"]
+    for table in TABLES:
+        mine, all_rows = user.rows(table), place.rows(table)
+        assert "users" in json.dumps(mine) or table in ("loss", "unmatched", "runs", "processes", "tasks", "threads"), table
+        assert roots not in json.dumps(mine) and "roots" not in json.dumps(mine), (table, mine)
+        assert {row["run"] for row in mine} <= {row["run"] for row in all_rows}
+        if table not in ("loss", "unmatched"):
+            assert mine and len(all_rows) > len(mine), table
+    assert roots not in user.ask("/metrics")[1] and "users-own" in user.ask("/metrics")[1] and "roots-own" in place.ask("/metrics")[1]
+    assert user.rows(f"threads?run={roots}") == [] and user.rows(f"lanes?pid={place.told.pid}") == []
+    status = user.rows("status")[0]
+    assert status["output"] is None and status["last_refusal"] is None and str(place.path) not in json.dumps(user.rows("config"))
+
+    for path in (f"finish?run={roots}", f"leave?run={roots}", f"snapshot?run={roots}&output={user.home}/x.h5"):
+        assert user.ask(f"/v1/{path}", "POST")[0] == 404, path
+    assert json.loads(user.ask(f"/v1/pause?pid={place.told.pid}", "POST")[1])["rows"] == []
+    assert user.ask(f"/v1/join?run=mine&output={place.path}/x.h5", "POST")[0] == 409 and not list(place.path.glob("x.h5*"))
+    root_row = next(row for row in place.rows("processes") if row["pid"] == place.told.pid)
+    assert (root_row["state"], root_row["paused"], runs_by_uid(place)[0]["state"]) == ("live", False, "recording")
+
+    follow = subprocess.Popen([str(w) for w in user.words("curl", "-sN", "--unix-socket", place.rundir / "query.sock", "http://localhost/v1/follow")],
+                              stdout=subprocess.PIPE, env=place.env)
+    assert "hello" in follow.stdout.readline().decode()
+    end(place.told)
+    wait_until(lambda: runs_by_uid(place)[0]["state"] == "published", what="root's run is over")
+    end(told)
+    is_published(place)
+    follow.kill()
+    heard = follow.stdout.read().decode()
+    follow.wait()
+    assert roots not in heard and runs_by_uid(place)[UID]["run"] in heard
+
+
+def test_the_files_of_a_users_run_are_the_users(user, place):
+    told = user.told()
+    known(place, 2)
+    (spool,) = user.home.glob("*.spool")
+    assert (spool.stat().st_uid, spool.stat().st_gid, stat.S_IMODE(spool.stat().st_mode)) == (UID, UID, 0o600)
+    run = runs_by_uid(place)[UID]["run"]
+    assert user.ask(f"/v1/snapshot?run={run}&output={user.home}/now.h5", "POST")[0] == 200
+    code, body = user.ask(f"/v1/snapshot?run={run}&output={place.path}/now.h5", "POST")
+    assert code == 409 and "Permission denied" in body
+    assert user.ask(f"/v1/snapshot?run={run}&output={place.rundir}/now.h5", "POST")[0] == 409
+    end(told)
+    is_published(place)
+    files = sorted(user.home.iterdir())
+    assert len(files) == 2 and all((path.stat().st_uid, path.stat().st_gid) == (UID, UID) for path in files), files
+    assert all(RunFile(path).calls("users") == 100 for path in files)
+
+
+def test_links_that_a_user_plants_change_nothing_of_roots(user, place):
+    keep = place.path / "keep"
+    keep.mkdir()
+    victims = {name: keep / name for name in ("file", "snapshot")}
+    for victim in victims.values():
+        victim.write_text("root's\n")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_uid) for path in victims.values()}
+    told = user.told()
+    known(place, 2)
+    row = runs_by_uid(place)[UID]
+    (user.home / "now.h5").symlink_to(victims["snapshot"])
+    Path(row["file"]).symlink_to(victims["file"])
+    assert user.ask(f"/v1/snapshot?run={row['run']}&output={user.home}/now.h5", "POST")[0] in (200, 409)
+    end(told)
+    wait_until(lambda: runs_by_uid(place)[UID]["state"] in ("published", "failed"), what="the user's run is over")
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_uid) for path in victims.values()} == before
+
+    told = user.told()  # a directory that becomes root's meanwhile
+    known(place, 3)
+    row = next(row for row in place.rows("runs") if row["uid"] == UID and row["state"] == "recording")
+    user.home.rename(user.corner / "moved")
+    user.home.symlink_to(keep)
+    end(told)
+    wait_until(lambda: next(r for r in place.rows("runs") if r["run"] == row["run"])["state"] == "failed", what="its file cannot be written")
+    assert sorted(path.name for path in keep.iterdir()) == sorted(victims)
+    (spool,) = (user.corner / "moved").glob("*.spool")
+    assert spool.stat().st_size > 100 * 32, "what was recorded is kept"
+
+
+def test_a_spool_that_its_user_cuts_or_swaps_harms_nobody_else(user, place):
+    told = user.told()
+    known(place, 2)
+    (spool,) = user.home.glob("*.spool")
+    os.truncate(spool, 100)
+    told.stdin.write(b"calls users 100000\n")
+    told.stdin.flush()
+    place.told.stdin.write(b"calls roots 1000\n")
+    place.told.stdin.flush()
+    wait_until(lambda: any(r["produced"] == 1050 == r["stored"] for r in place.rows("processes")), what="root's calls are stored")
+    place.daemon.kill()
+    place.daemon.wait()
+    victim = place.path / "roots"
+    victim.write_bytes(b"root's\n" * 100)
+    spool.unlink()
+    spool.symlink_to(victim)
+    again = serve(place)
+    wait_until(lambda: any(r["produced"] == 1050 == r["stored"] for r in place.rows("processes")), what="root's run goes on")
+    assert victim.read_bytes() == b"root's\n" * 100
+    end(told)
+    end(place.told)
+    wait_until(lambda: any(r["uid"] == 0 and r["state"] == "published" for r in place.rows("runs")), what="root's run is over")
+    assert again.poll() is None and victim.read_bytes() == b"root's\n" * 100
+
+
+def test_a_user_who_writes_roots_key_into_their_spool_gets_none_of_roots_calls(user, place):
+    told = user.told()
+    known(place, 2)
+    (spool,) = user.home.glob("*.spool")
+    key = next(row["key"] for row in place.rows("runs") if row["uid"] == 0)
+    place.daemon.kill()
+    place.daemon.wait()
+    told.kill()
+    told.wait()
+    rewrite_key(spool, key)
+    again = serve(place)
+    end(place.told)
+    (row,) = wait_until(lambda: [r for r in place.rows("runs") if r["key"] == key and r["state"] in ("published", "failed")], what="root's run is over")
+    assert (row["uid"], row["state"], row["stored"]) == (0, "published", 50)
+    assert f"cannot read the spool {spool}" in again.stderr_text
+
+
+def rewrite_key(spool, key):
+    """As the spool's owner can: another key in its first frame, and the checksum that belongs to it."""
+    data = spool.read_bytes()
+    frames = list(spoolfile.frames(data))
+    kind, payload = frames[0]
+    mine = re.search(rb"%d:[a-z]+:[0-9a-f]+" % UID, payload)[0]
+    assert len(mine) - len(str(UID)) == len(key) - 1, (mine, key)
+    changed = payload.replace(mine, key.encode().ljust(len(mine), b"0"))
+    head = data[64 + 4:64 + 12]
+    spool.write_bytes(data[:64 + 12] + struct.pack("<I", zlib.crc32(changed, zlib.crc32(head))) + changed + data[64 + 16 + len(payload):])
+
+
+def test_where_a_user_may_not_write_their_files_go_to_a_directory_of_theirs(user, place):
+    user.home.chmod(0o555)
+    os.chown(user.home, 0, 0)
+    told = user.told()
+    known(place, 2)
+    end(told)
+    row = is_published(place)
+    assert row["lost"] == 0
+    path = Path(row["file"])
+    assert path.parent == place.rundir / "runs" / str(UID)
+    assert (path.stat().st_uid, path.parent.stat().st_uid, stat.S_IMODE(path.parent.stat().st_mode)) == (UID, UID, 0o700)
+    assert (place.rundir / "runs").stat().st_uid == 0 and RunFile(path).calls("users") == 100
