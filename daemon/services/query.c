@@ -14,18 +14,40 @@
 #include "services/query-rows.h"
 #include "services/watchdog.h"
 
-enum { ROWS_PER_PAGE = 1000 };
+enum { ROWS_PER_PAGE = 1000, CURSOR_BYTES = 80 };
 
 // ---- envelope
 
-static bool parse_cursor(const char *text, struct row_key *key)
+// It names a row by numbers that this daemon has given; another's, whose time of start it has, would leave out some rows or others.
+static void write_cursor(char text[CURSOR_BYTES], const struct daemon *daemon, const struct row_key *key)
+{
+    snprintf(text, CURSOR_BYTES, "%llx.%llu.%llu.%llu", (unsigned long long)daemon->started_ns, (unsigned long long)key->run,
+             (unsigned long long)key->process, (unsigned long long)key->index);
+}
+
+static bool parse_cursor(const char *text, unsigned long long *daemon, struct row_key *key)
 {
     unsigned long long run, process, index;
     char end;
-    if (sscanf(text, "%llu.%llu.%llu%c", &run, &process, &index, &end) != 3)
+    if (sscanf(text, "%llx.%llu.%llu.%llu%c", daemon, &run, &process, &index, &end) != 4)
         return false;
     *key = (struct row_key){run, process, index};
     return true;
+}
+
+// 410, with a cursor from which all rows come.
+static void reply_gone(const struct daemon *daemon, struct http_reply *reply)
+{
+    static const struct row_key before_all = {0, 0, 0};
+    struct json_writer json;
+    char cursor[CURSOR_BYTES];
+    write_cursor(cursor, daemon, &before_all);
+    reply->status = 410;
+    jsonw_init(&json, &reply->body);
+    jsonw_object(&json);
+    jsonw_member_text(&json, "error", "the cursor is of a daemon that has ended; begin again, with the one given here");
+    jsonw_member_text(&json, "cursor", cursor);
+    jsonw_object_end(&json);
 }
 
 static int integer_filter(struct http_request *request, struct http_reply *reply, const char *name, int64_t *value, bool *has)
@@ -83,6 +105,7 @@ static bool sees_all(const struct http_request *request)
 static int read_page(struct http_request *request, struct http_reply *reply, struct page *page)
 {
     int64_t limit = ROWS_PER_PAGE;
+    unsigned long long daemon = 0;
     const char *cursor = http_query(request, "cursor");
     if (http_query_integer(request, "limit", &limit) < 0 || limit < 1 || limit > ROWS_PER_PAGE) {
         http_error(reply, 400, "limit must be a whole number from 1 to %d", ROWS_PER_PAGE);
@@ -90,8 +113,12 @@ static int read_page(struct http_request *request, struct http_reply *reply, str
     }
     page->limit = (uint32_t)limit;
     page->has_after = cursor != NULL;
-    if (cursor && !parse_cursor(cursor, &page->after)) {
+    if (cursor && !parse_cursor(cursor, &daemon, &page->after)) {
         http_error(reply, 400, "cursor \"%s\" is not one of ours", cursor);
+        return -1;
+    }
+    if (cursor && daemon != (unsigned long long)page->daemon->started_ns) {
+        reply_gone(page->daemon, reply);
         return -1;
     }
     return 0;
@@ -114,9 +141,8 @@ static void close_envelope(struct json_writer *json, const struct page *page)
 {
     jsonw_array_end(json);
     if (page->more) {
-        char cursor[80];
-        snprintf(cursor, sizeof cursor, "%llu.%llu.%llu", (unsigned long long)page->last.run, (unsigned long long)page->last.process,
-                 (unsigned long long)page->last.index);
+        char cursor[CURSOR_BYTES];
+        write_cursor(cursor, page->daemon, &page->last);
         jsonw_member_text(json, "cursor", cursor);
     } else {
         jsonw_member_null(json, "cursor");

@@ -1,0 +1,83 @@
+"""Listings in pages while processes, threads and tasks come and go: no row twice, none missing that is there all the while; and after
+another daemon has taken over, a 410 and a cursor to begin again with."""
+
+import json
+
+from conftest import wait_until
+from test_pause import Told
+from test_restart import end
+
+TABLES = {"processes": (), "threads": ("index",), "tasks": ("index",), "lanes": ("lane",), "stuck?after=0": ("lane",), "regions?ranks": ("name",)}
+
+
+def page(place, table, limit, cursor=None):
+    parameters = f"{'&' if '?' in table else '?'}limit={limit}" + (f"&cursor={cursor}" if cursor is not None else "")
+    status, body = place.ask(f"/v1/{table}{parameters}")
+    return status, json.loads(body)
+
+
+def keys_of(rows, members):
+    return [(row["run"], row["pid"], *(row[member] for member in members)) for row in rows]
+
+
+def all_pages(place, table, limit, between=lambda: None):
+    rows, cursor = [], None
+    while True:
+        status, reply = page(place, table, limit, cursor)
+        assert status == 200 and len(reply["rows"]) <= limit, reply
+        rows += reply["rows"]
+        cursor = reply["cursor"]
+        if cursor is None:
+            return rows
+        assert len(reply["rows"]) == limit, "a page that is not the last one is full"
+        between()
+
+
+def steady(place, ranks):
+    """Programs whose lanes stay: threads in a region and out of one, tasks in a region."""
+    told = [Told(place, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="steady") for rank in range(ranks)]
+    for each in told:
+        each.do("enter main", "calls work 5", "idle pool 10", "hold db 20")
+    wait_until(lambda: len(place.rows("lanes")) == ranks * 31 and len(place.rows("regions?ranks")) == ranks * 4, what="all lanes are known")
+    return told
+
+
+def test_while_lanes_come_and_go_each_page_goes_on_where_the_last_one_ended(service):
+    told = steady(service, 3)
+    there = {table: set(keys_of(service.rows(table), members)) for table, members in TABLES.items()}
+    churning = [service.start(service.api("load"), "-t", 2, "-p", 1000, stdin=-1, SCOPED_LANE_RUN=name) for name in ("steady", "aside")]
+    wait_until(lambda: len(service.rows("processes")) == 5, what="others come and go")
+    brief = []
+
+    def more():
+        brief.append(service.start(service.api("pairs"), "-n", 2, "-o", "open", "work", SCOPED_LANE_RUN="steady"))
+        told[1].do("hold new 1", "idle more 1")
+
+    for table, members in TABLES.items():
+        keys = keys_of(all_pages(service, table, 17, more), members)
+        assert len(set(keys)) == len(keys), f"{table}: twice: {[key for key in keys if keys.count(key) > 1][:5]}"
+        assert there[table] <= set(keys), f"{table}: missing: {sorted(there[table] - set(keys))[:5]}"
+    for program in brief:
+        program.ends(status=None)
+    for program in churning:
+        end(program)
+    for each in told:
+        each.ends()
+
+
+def test_a_cursor_of_a_daemon_that_has_ended_is_gone_and_a_fresh_one_is_given(service):
+    told = steady(service, 2)
+    _, first = page(service, "lanes", 40)
+    keys = set(keys_of(service.rows("lanes"), ("lane",)))
+    service.daemon.kill()
+    service.daemon.wait()
+    service.serve()
+    wait_until(lambda: len(service.rows("lanes")) == len(keys), what="the next daemon knows all lanes")
+    status, reply = page(service, "lanes", 40, first["cursor"])
+    assert status == 410 and "begin again" in reply["error"]
+    status, again = page(service, "lanes", 1000, reply["cursor"])
+    assert status == 200 and set(keys_of(again["rows"], ("lane",))) == keys and again["cursor"] is None
+    for nonsense in ("x", "1.2.3", f"{first['cursor']}.1", ""):
+        assert page(service, "lanes", 40, nonsense)[0] == 400
+    for each in told:
+        each.ends()
