@@ -210,6 +210,7 @@ void runs_finish(struct run *run);          // ends it now
 int runs_snapshot(struct run *run, const char *output, void (*done)(struct converter *, void *), void *context,
                   struct converter **converter);
 void runs_check(struct daemon *daemon);     // ends what is over
+void runs_forget(struct daemon *daemon);    // those that are long over
 bool runs_settled(const struct daemon *daemon);
 void runs_free_all(struct daemon *daemon);
 const char *runs_state_name(const struct run *run);

@@ -26,7 +26,7 @@
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
 #define SYNC_PERIOD_NS      5000000000
-enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64 };
+enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64, JOINED_MAX = 256 };
 
 static const char *const state_names[] = {"recording", "converting", "published", "failed"};
 
@@ -62,6 +62,21 @@ static struct run *make_run(struct daemon *daemon, const char *key, uid_t uid, g
     run->next = daemon->runs;
     daemon->runs = run;
     return run;
+}
+
+static void run_free(struct run *run)
+{
+    model_finish(&run->model);
+    if (run->spool.fd >= 0)
+        spool_close(&run->spool);
+    free(run->spool.path);
+    buffer_finish(&run->spool.pending);
+    free(run->key);
+    free(run->output);
+    free(run->problem);
+    free(run->members);
+    free(run->unable_words);
+    free(run);
 }
 
 // The newest run of a key.
@@ -161,12 +176,26 @@ struct run *runs_for_client(struct daemon *daemon, const struct client *client, 
     return run;
 }
 
+// Each has a descriptor here, and a user could ask for one after another.
+static int waiting_runs(const struct daemon *daemon, uid_t uid)
+{
+    int count = 0;
+    for (const struct run *run = daemon->runs; run; run = run->next)
+        count += run->uid == uid && run->state == RUN_RECORDING && run->model.process_count == 0;
+    return count;
+}
+
 struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid, gid_t gid, pid_t pid, char *problem, size_t size)
 {
     char *full = alloc_printf("%u:run:%s", (unsigned)uid, join->key);
     struct procfs_stat stat = {0};
     bool is_new = false;
     struct run *run = join->again && *join->again ? runs_find(daemon, join->again, uid) : NULL;
+    if (!run && waiting_runs(daemon, uid) >= JOINED_MAX) {
+        snprintf(problem, size, "%d runs of yours wait for a process already", JOINED_MAX);
+        free(full);
+        return NULL;
+    }
     if (!run)
         run = open_run(daemon, full, uid, gid, &is_new);
     free(full);
@@ -177,7 +206,8 @@ struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid,
         run->compress = join->compress;
         if (run_spool_make(run) < 0) {
             snprintf(problem, size, "%s", run->problem);
-            run->state = RUN_FAILED;
+            daemon->runs = run->next;  // it is the newest; who asked knows why there is none
+            run_free(run);
             return NULL;
         }
     }
@@ -245,8 +275,6 @@ bool runs_wait_for_restored(const struct run *run)
 
 // ---- ending
 
-static void forget_old(struct daemon *daemon);
-
 static void on_converted(struct converter *converter, void *context)
 {
     struct run *run = context;
@@ -265,7 +293,6 @@ static void on_converted(struct converter *converter, void *context)
     free(run->spool.path);
     run->spool.path = NULL;
     follow_run(run);
-    forget_old(run->daemon);
 }
 
 // A process that lives on when its run ends goes on in a continuation; what it has told is read again from its segment.
@@ -447,23 +474,7 @@ bool runs_settled(const struct daemon *daemon)
     return true;
 }
 
-static void run_free(struct run *run)
-{
-    model_finish(&run->model);
-    if (run->spool.fd >= 0)
-        spool_close(&run->spool);
-    free(run->spool.path);
-    buffer_finish(&run->spool.pending);
-    free(run->key);
-    free(run->output);
-    free(run->problem);
-    free(run->members);
-    free(run->unable_words);
-    free(run);
-}
-
-// Runs that are long over leave the tables, oldest first.
-static void forget_old(struct daemon *daemon)
+void runs_forget(struct daemon *daemon)
 {
     unsigned kept = 0;
     for (struct run **place = &daemon->runs; *place;) {

@@ -199,6 +199,7 @@ static void on_second(uv_timer_t *timer)
     clients_scan(daemon);
     leftovers_bound(daemon);
     restore_check(daemon);
+    runs_forget(daemon);
     pause_check(daemon);
     manager_alive();
     if (daemon->options.salvage || (!daemon->ending && private_is_done(daemon, clock_monotonic_ns())))
