@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -62,12 +63,13 @@ class User:
 
 
 @pytest.fixture
-def user(place):
-    """A second user; and in `place` a daemon of root's that serves all, with a program of root's own in a region."""
+def user(place, request):
+    """A second user; and in `place` a daemon of root's that serves all, with options of the test's, and a program of root's own in a
+    region."""
     user = User(place)
     place.rundir.chmod(0o755)
     try:
-        place.daemon = serve(place)
+        place.daemon = serve(place, *getattr(request, "param", []))
         place.told = place.start(place.api("told"), stdin=-1)
         place.told.stdin.write(b"calls roots 50\nenter roots-own\nhold roots-task 1\n")
         place.told.stdin.flush()
@@ -255,3 +257,27 @@ def test_where_a_user_may_not_write_their_files_go_to_a_directory_of_theirs(user
     assert path.parent == place.rundir / "runs" / str(UID)
     assert (path.stat().st_uid, path.parent.stat().st_uid, stat.S_IMODE(path.parent.stat().st_mode)) == (UID, UID, 0o700)
     assert (place.rundir / "runs").stat().st_uid == 0 and RunFile(path).calls("users") == 100
+
+
+@pytest.mark.parametrize("user", [["--stuck-after", 1]], indirect=True, ids=["stuck after a second"])
+def test_a_roll_call_is_written_as_its_user_would_and_follows_no_link_of_theirs(user, place):
+    victim = place.path / "victim"
+    victim.write_text("root's own")
+    told = user.told()
+    run = wait_until(lambda: runs_by_uid(place).get(UID), what="the user's run is known")
+    stem, now = run["file"][:-3], time.time()
+    planted = [f"{stem}.stuck-{time.strftime('%Y%m%dT%H%M%S', time.localtime(now + i))}.json" for i in range(120)]
+    for path in planted:
+        os.symlink(victim, path)
+    refused = f"cannot write the roll call {stem}"
+    wait_until(lambda: refused in place.daemon.stderr_text, what="the planted link is refused")
+    assert victim.read_text() == "root's own" and all(os.path.islink(path) for path in planted)
+    for path in planted:
+        os.unlink(path)
+    told.stdin.write(b"calls users 1\n")
+    told.stdin.flush()  # its lane goes on, and is stuck once more
+    (path,) = wait_until(lambda: list(user.home.glob("*.stuck-*.json")), what="the roll call is written")
+    wait_until(lambda: path.read_text().endswith("\n"), what="all of it")
+    assert path.stat().st_uid == UID and json.loads(path.read_text())["run"] == run["run"]
+    end(told)
+    is_published(place)
