@@ -173,6 +173,7 @@ void client_close(struct client *client);            // the process is over and 
 // ---- pump.c
 bool pump_client(struct client *client, bool last);  // true when it found something; last: everything, open calls too
 void pump_all(struct daemon *daemon);
+void pump_names(struct daemon *daemon);  // before a look at lane blocks: an idle daemon may not know a region yet that is open there
 
 // ---- parts.c
 // Adopted: where its rings go on, and what earlier files account for. Is its process new to the run, or was it in the run's spool?

@@ -559,6 +559,13 @@ bool pump_client(struct client *client, bool last)
     return found;
 }
 
+void pump_names(struct daemon *daemon)
+{
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (!client->broken && !is_stuck(client) && segment_refresh(&client->segment))
+            pump_strings(client);
+}
+
 // Busy: at once, or soon again; idle: slower and slower, as long as the clients can wake us.
 static void set_period(struct daemon *daemon, bool found)
 {

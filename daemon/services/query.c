@@ -159,6 +159,7 @@ static int listing(struct daemon *daemon, struct http_request *request, struct h
                         .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
     if (read_filter(request, reply, &filter) < 0 || read_page(request, reply, &page) < 0)
         return 0;
+    pump_names(daemon);
     jsonw_init(&json, &reply->body);
     open_envelope(&json, &page, table);
     rows(&page);
@@ -386,6 +387,7 @@ static int get_metrics(void *context, struct http_request *request, struct http_
     struct page page = {.daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
                         .now_ns = clock_monotonic_ns()};
     reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    pump_names(daemon);
     metrics_write(&page, &reply->body);
     return 0;
 }

@@ -60,13 +60,11 @@ static int c11_thread(void *name)
     return 0;
 }
 
-static sem_t detached_now;
-
-static void *detached_thread(void *unused)
+static void *detached_thread(void *detached_now)
 {
-    sem_wait(&detached_now);
+    sem_wait(detached_now);
     prctl(PR_SET_NAME, "detached");
-    return unused;
+    return NULL;
 }
 
 static void *joined_thread(void *unused)
@@ -78,12 +76,13 @@ static void *joined_thread(void *unused)
 static void make_rounds(int rounds)
 {
     SL_SCOPE("main");
-    sem_init(&detached_now, 0, 0);
+    sem_t *detached_now = calloc((size_t)rounds, sizeof *detached_now);  // one each: a late thread's would let the next one go too early
     for (int i = 0; i < rounds; i++) {
         pthread_t thread;
-        pthread_create(&thread, NULL, detached_thread, NULL);
+        sem_init(&detached_now[i], 0, 0);
+        pthread_create(&thread, NULL, detached_thread, &detached_now[i]);
         pthread_detach(thread);
-        sem_post(&detached_now);
+        sem_post(&detached_now[i]);
         pthread_create(&thread, NULL, joined_thread, NULL);
         pthread_join(thread, NULL);
     }

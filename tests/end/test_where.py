@@ -167,3 +167,15 @@ def test_several_nodes_make_one_roll_call(service):
     assert "none.sock" in service.run(service.lane, "where", "--socket", service.path / "none.sock", status=1).stderr_text
     for each in told:
         each.ends()
+
+
+def test_a_region_has_its_name_as_soon_as_somebody_is_in_it(service):
+    """The daemon looks at an idle program four times a second; whoever asks in between is told no less."""
+    told = Told(service)
+    told.do("calls first 1")
+    wait_until(lambda: service.rows("processes"), what="the program is recorded")
+    for name in [f"region-{i}" for i in range(10)]:
+        told.do(f"enter {name}")
+        stacks = [row["stack"] for row in service.rows("where")]
+        assert [stack[-1] for stack in stacks] == [name], stacks
+    told.ends()
