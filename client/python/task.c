@@ -68,15 +68,22 @@ static void make_lane(struct timer *timer, PyObject *name)
     Py_XDECREF(coroutine);
 }
 
+static PyTypeObject *task_type;     // asyncio's own, while our functions are in it
+static PyCFunction plain_get_name;  // its get_name, where that is a plain function of C
+
+static PyObject *name_of(PyObject *task)
+{
+    if (sl_likely(Py_TYPE(task) == task_type && plain_get_name))
+        return plain_get_name(task, NULL);
+    return PyObject_CallMethod(task, "get_name", NULL);
+}
+
 // The task has its name now; also where its first step comes before it is quite made (eager factories).
 static void make_lane_of_task(struct timer *timer)
 {
-    static PyObject *get_name;
     PyObject *type, *value, *traceback;
-    if (!get_name)
-        get_name = PyUnicode_InternFromString("get_name");
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name = get_name ? PyObject_CallMethodNoArgs(timer->task, get_name) : NULL;
+    PyObject *name = name_of(timer->task);
     PyErr_Clear();
     make_lane(timer, name);
     Py_XDECREF(name);
@@ -335,7 +342,6 @@ static PyTypeObject timer_type = {
 
 // ---- asyncio.Task
 
-static PyTypeObject *task_type;  // while our functions are in it
 static initproc plain_init;      // what was there before; kept, for subclasses made meanwhile go on with ours
 static PyObject *plain_init_method, *plain_get_coro, *plain_set_name;
 static unsigned long long made, escaped;
@@ -460,7 +466,7 @@ static PyObject *task_get_coro(PyObject *self, PyObject *unused)
 
 static void tell_name(struct timer *timer, PyObject *task)
 {
-    PyObject *name = PyObject_CallMethod(task, "get_name", NULL), *keep;
+    PyObject *name = name_of(task), *keep;
     if (name)
         sl_task_rename(timer->lane, core_text(name, &keep)), Py_XDECREF(keep);
     PyErr_Clear();
@@ -517,6 +523,13 @@ static void take_out(void)
     PyType_Modified(type);
 }
 
+static void find_get_name(PyTypeObject *type)
+{
+    PyObject *method = PyDict_GetItemString(type->tp_dict, "get_name");
+    bool is_plain = method && Py_TYPE(method) == &PyMethodDescr_Type && ((PyMethodDescrObject *)method)->d_method->ml_flags == METH_NOARGS;
+    plain_get_name = is_plain ? ((PyMethodDescrObject *)method)->d_method->ml_meth : NULL;
+}
+
 static int put_in(PyTypeObject *type)
 {
     PyObject *init = PyDescr_NewWrapper(type, &init_base, (void *)task_init);
@@ -526,6 +539,7 @@ static int put_in(PyTypeObject *type)
     Py_CLEAR(plain_set_name);
     plain_init = type->tp_init;
     task_type = type;
+    find_get_name(type);
     int result = put(type, "__init__", init, &plain_init_method) < 0 || put(type, "get_coro", get_coro, &plain_get_coro) < 0 ||
                          put(type, "set_name", set_name, &plain_set_name) < 0
                      ? -1
