@@ -636,3 +636,55 @@ except TypeError:
 """
     )
     assert file.said == "fine\n" and file.calls("twice", 0) == 2
+
+
+def test_a_daemon_that_comes_later_is_found_by_setup(scripts):
+    import time
+
+    place = scripts.place
+    script = scripts.write(
+        PREAMBLE
+        + """
+import os
+assert not sl.is_active()
+with sl.region("too early"):
+    print("waiting", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+sl.setup()
+assert sl.is_active()
+async def main():
+    with sl.region("in time"):
+        await asyncio.sleep(0)
+asyncio.run(main())
+"""
+    )
+    env = {name: value for name, value in scripts.env.items() if value is not None}
+    program = place.start(scripts.python, script, **env)
+    end = time.monotonic() + 30
+    while "waiting" not in program.stdout_text and time.monotonic() < end:
+        time.sleep(0.01)
+    place.serve()
+    (scripts.path / "go").touch()
+    program.ends()
+    from conftest import RunFile
+
+    file = RunFile(place.run_file())
+    assert {name: calls for _, name, calls in file.counts} == {"in time": 1}
+    assert [row.name for row in file.threads(0)] == ["MainThread"] and file.run.tasks[0][0].coro_name == "main"
+
+
+def test_an_interpreter_that_is_made_otherwise_is_left_alone(scripts):
+    file = scripts.record(
+        """
+import asyncio, asyncio.tasks, warnings
+del asyncio.tasks._PyTask
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import scoped_lane as sl
+print(len(said), "not followed" in str(said[0].message))
+with sl.region("r"):
+    asyncio.run(asyncio.sleep(0))
+"""
+    )
+    assert file.said == "1 True\n" and file.calls("r", 0) == 1

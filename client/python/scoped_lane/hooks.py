@@ -8,6 +8,7 @@ all code anew, where the thread begins instead. Tasks are told of in ``asyncio.T
 import os
 import sys
 import threading
+import warnings
 
 from scoped_lane import _core
 
@@ -83,9 +84,10 @@ class _WaitForAsyncio:
                 plain(module)
                 try:
                     del spec.loader.exec_module
-                finally:
                     if any(_users.values()):
                         _put_in_tasks()
+                except Exception as problem:  # asyncio is there, and we are not in it
+                    warnings.warn(f"scoped_lane: tasks are not followed: {problem!r}")
 
             spec.loader.exec_module = exec_module
         return spec

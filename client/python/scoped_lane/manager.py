@@ -94,7 +94,11 @@ def attach():
     """Looks for a daemon; True when this process is recorded. Done at import, and by setup()."""
     if not _core.is_active() and _core.attach() != 0:
         return False
-    hooks.use(RECORDING, os.environ.get("SCOPED_LANE_ASYNC") != "0")
+    if not hooks.is_used_by(RECORDING):
+        try:
+            hooks.use(RECORDING, os.environ.get("SCOPED_LANE_ASYNC") != "0")
+        except Exception as problem:  # an interpreter that is made otherwise: regions are recorded all the same
+            _warn_once("hooks", f"threads or tasks are not followed: {problem!r}")
     return True
 
 
