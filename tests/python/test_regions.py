@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import scoped_lane
+from conftest import PYTHON
 
 PREAMBLE = """
 import asyncio, sys, time, threading
@@ -477,6 +478,8 @@ with scope_profiler.region("later"):
     assert file.said == "1 True\n", file.complaints
     assert asked.calls("solve", 0) == 1 and asked.calls("later", 0) == 0
     assert asked.calls("scope_profiler.session", 0) == 1 and file.calls("later", 0) == 1
+    assert PYTHON != sys.executable or asked.run.metadata["label"] == "mine"
+    assert [path.name for path in scripts.path.glob(".asked*")] == []
 
 
 def test_ranks_of_a_launcher_are_one_file(scripts):  # L45, L57

@@ -3,7 +3,9 @@
 Nothing here raises into the program but what it asked for itself (a configuration that cannot be read).
 """
 
+import contextlib
 import http.client
+import importlib
 import json
 import os
 import socket
@@ -72,6 +74,26 @@ def _snapshot(path):
     ask(place, "/v1/snapshot", "POST", run=run, output=os.path.abspath(path))
 
 
+def _publish(path, label):
+    """The file under its name when all is in it, the label too where h5py can put it there."""
+    try:
+        h5py = importlib.import_module("h5py") if label else None
+    except ImportError:
+        h5py = None
+    if h5py is None:
+        _snapshot(path)
+        return
+    part = os.path.join(os.path.dirname(os.path.abspath(path)), f".{os.path.basename(path)}.{os.getpid()}")
+    try:
+        _snapshot(part)
+        with h5py.File(part, "r+") as file:
+            file.require_group("metadata").attrs["label"] = str(label)
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
 def _read(path):
     try:
         import scope_profiler
@@ -86,7 +108,7 @@ def write(path, label, return_results):
         return None
     try:
         if path is not None:
-            _snapshot(path)
+            _publish(path, label)
             return _read(path) if return_results else None
         with tempfile.TemporaryDirectory() as directory:
             _snapshot(os.path.join(directory, "run.h5"))
