@@ -87,7 +87,7 @@ class ThreadRecord(_Row):
             self._fields["cpu_ns"] = max(self._fields["cpu_ns"], thread_time_ns())
 
     def __repr__(self):
-        state = "alive" if self.alive else "ended"
+        state = "alive" if self.alive else "finished"
         return f"ThreadRecord(index={self.index}, name={self.name!r}, ident={self.ident}, {state})"
 
 
