@@ -37,6 +37,17 @@ static int by_number(const void *a, const void *b)
     return one->number < other->number ? -1 : one->number > other->number;
 }
 
+// Nothing of a run or a process is behind a cursor that is behind it: a page of many does not look at all before it.
+static bool run_is_over(const struct page *page, const struct run *run)
+{
+    return page->has_after && run->number < page->after.run;
+}
+
+static bool process_is_over(const struct page *page, const struct run *run, const struct model_process *process)
+{
+    return page->has_after && run->number == page->after.run && process->number + UINT64_C(1) < page->after.process;  // regions count from 1
+}
+
 void page_each_run(struct page *page, page_on_run visit)
 {
     size_t count = 0;
@@ -46,7 +57,7 @@ void page_each_run(struct page *page, page_on_run visit)
     count = 0;
     for (struct run *run = page->daemon->runs; run; run = run->next) {
         bool named = !page->filter->run || runs_is_called(run, page->filter->run);
-        if (named && (page->sees_all || run->uid == page->uid))
+        if (named && !run_is_over(page, run) && (page->sees_all || run->uid == page->uid))
             runs[count++] = run;
     }
     qsort(runs, count, sizeof *runs, by_number);
@@ -64,7 +75,7 @@ bool page_fits(const struct page *page, const struct model_process *process)
 void page_each_process(struct page *page, struct run *run, page_on_process visit)
 {
     for (uint32_t i = 0; i < run->model.process_count && !page->more; i++)
-        if (page_fits(page, run->model.processes[i]))
+        if (page_fits(page, run->model.processes[i]) && !process_is_over(page, run, run->model.processes[i]))
             visit(page, run, run->model.processes[i]);
 }
 

@@ -170,6 +170,7 @@ void rows_where(struct page *page)
 {
     struct groups groups = {0};
     page->context = &groups;
+    page->has_after = false;
     page_each_run(page, gather_run);
     if (groups.count)
         qsort(groups.list, groups.count, sizeof *groups.list, by_size);
