@@ -167,7 +167,9 @@ static void on_timeout(uv_timer_t *timer);
 
 static void run(struct http *http)
 {
+    int64_t begin_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     MHD_run(http->daemon);
+    http->counts.cpu_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
     MHD_UNSIGNED_LONG_LONG timeout_ms;
     if (MHD_get_timeout(http->daemon, &timeout_ms) == MHD_YES)
         uv_timer_start(&http->timer, on_timeout, timeout_ms, 0);

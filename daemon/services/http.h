@@ -125,6 +125,7 @@ struct http_counts {
     uint64_t errors;  // replies of 400 and above
     unsigned connections_now;
     size_t queued_bytes;  // replies in memory now
+    int64_t cpu_ns;       // of the loop's thread, in here
 };
 void http_counts(const struct http *http, struct http_counts *counts);
 

@@ -45,6 +45,7 @@ void rows_status(struct page *page)
     jsonw_member_uint(json, "pump_period_ms", daemon->pump_period_ms);
     jsonw_member_uint(json, "connections", counts.connections_now);
     jsonw_member_uint(json, "requests", counts.requests);
+    jsonw_member_int(json, "requests_cpu_ns", counts.cpu_ns);
     jsonw_object_end(json);
 }
 
