@@ -1,4 +1,4 @@
-// What the files of the extension module share: regions (region.c), threads (thread.c), tasks (task.c), trackers (tracker.c), and the
+// What the files of the extension module share: regions (region.c), threads (thread.c), tasks (task.c), greenlets (greenlet.c), trackers (tracker.c), and the
 // module itself (module.c). Everything here runs under the interpreter's lock; nothing here raises into a program that did
 // not ask for it: where memory is short, or an attribute is missing, the program's own call goes on without us.
 #ifndef SL_PYTHON_CORE_H
@@ -81,9 +81,10 @@ static inline void core_leave(struct region *region)
 void core_release_held(sl_task_t task);
 extern int core_held;  // how many such calls there are
 
-// ---- task.c, tracker.c
+// ---- task.c, greenlet.c, tracker.c
 
 int core_add_task(PyObject *module);
+int core_add_greenlet(PyObject *module);
 int core_add_tracker(PyObject *module);
 
 #endif

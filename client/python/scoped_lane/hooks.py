@@ -64,11 +64,14 @@ def _take_out_threads():
 # -- tasks
 
 
-class _WaitForAsyncio:
-    """On sys.meta_path until asyncio is imported: nobody is to pay for an import they did not ask for."""
+class WaitForModule:
+    """On sys.meta_path until a module is imported: nobody is to pay for an import they did not ask for."""
+
+    def __init__(self, name, then):
+        self._name, self._then = name, then
 
     def find_spec(self, name, path=None, target=None):
-        if name != "asyncio.tasks":
+        if name != self._name:
             return None
         self.remove()
         for finder in sys.meta_path:
@@ -85,27 +88,27 @@ class _WaitForAsyncio:
                 try:
                     del spec.loader.exec_module
                     if any(_users.values()):
-                        _put_in_tasks()
-                except Exception as problem:  # asyncio is there, and we are not in it
-                    warnings.warn(f"scoped_lane: tasks are not followed: {problem!r}")
+                        self._then()
+                except Exception as problem:  # the module is there, and we are not in it
+                    warnings.warn(f"scoped_lane: {self._name} is not followed: {problem!r}")
 
             spec.loader.exec_module = exec_module
         return spec
+
+    def put_in(self):
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def remove(self):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
 
-_wait = _WaitForAsyncio()
-
-
 def _put_in_tasks():
     global _in_tasks
     tasks = sys.modules.get("asyncio.tasks")
     if tasks is None or not hasattr(tasks, "Task"):
-        if _wait not in sys.meta_path:
-            sys.meta_path.insert(0, _wait)
+        _wait.put_in()
         return
     if _in_tasks:
         return
@@ -115,6 +118,9 @@ def _put_in_tasks():
         _core.hook_tasks(native)
     _put_in_python_task(tasks._PyTask)
     _adopt()
+
+
+_wait = WaitForModule("asyncio.tasks", _put_in_tasks)
 
 
 def _take_out_tasks():
@@ -185,6 +191,7 @@ def use(user, tasks, stand_down=None):
         _users[user] = bool(tasks) or _users.get(user, False)
         if any(_users.values()):
             _put_in_tasks()
+            greenlets.put_in()
 
 
 def leave(user):
@@ -194,6 +201,7 @@ def leave(user):
         del _users[user], _stand_downs[user]
         if not any(_users.values()):
             _take_out_tasks()
+            greenlets.take_out()
         if not _users:
             _take_out_threads()
 
@@ -207,6 +215,7 @@ def _after_fork():
     global _lock
     _lock = threading.RLock()
     _core.forget_threads()
+    _core.renew_greenlets()
     for user, stand_down in list(_stand_downs.items()):
         method = stand_down() if stand_down is not None else None
         if stand_down is None and os.environ.get("SCOPED_LANE_FORK") == "follow":
@@ -215,5 +224,7 @@ def _after_fork():
         if method is not None:
             method()
 
+
+from scoped_lane import greenlets  # noqa: E402  (which waits for modules as this one does)
 
 os.register_at_fork(after_in_child=_after_fork)

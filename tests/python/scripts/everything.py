@@ -64,6 +64,19 @@ del trackers, tracker
 for i in range(2000):
     with sl.region(f"region {i}"):
         function(i)
+try:
+    from greenlet import getcurrent, greenlet
+except ImportError:
+    pass
+else:
+    made = [greenlet(lambda: getcurrent().parent.switch()) for _ in range(1000)]
+    for one in made:
+        one.switch()
+    for one in made[::2]:
+        one.switch()
+    for one in made[1:100:2]:
+        one.throw()
+    del made, one
 loop = asyncio.new_event_loop()
 loop.set_exception_handler(lambda *_: None)
 loop.create_task(asyncio.sleep(5))

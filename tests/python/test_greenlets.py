@@ -1,0 +1,433 @@
+"""Greenlets: a lane for each, on every thread, with gevent and without; the same as scope-profiler tells where it can tell it."""
+
+import collections
+import sys
+
+import pytest
+from conftest import HERE, PYTHON, RunFile, wait_until
+
+GREENS = HERE / "scripts" / "greens.py"
+pytestmark = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
+
+PREAMBLE = """
+import gc, sys, threading, time
+import scoped_lane as sl
+from greenlet import getcurrent, greenlet
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+def pause():
+    getcurrent().parent.switch()
+"""
+
+
+def tasks(file, *kinds):
+    return [task for task in file.run.tasks.get(0, []) if not kinds or task.kind in kinds]
+
+
+def whole(file):
+    """Nothing was lost, crossed, left open or left over."""
+    (process,) = file.table("processes")
+    assert (process["lost"], process["unmatched"], process["crossing"]) == (0, 0, 0)
+    assert file.table("open_calls") == [] and process["produced"] == process["stored"]
+    return file
+
+
+# -- beside scope-profiler
+
+
+def shape(file):
+    lanes = collections.defaultdict(collections.Counter)
+    for call in file.run.call_stack(rank=0):
+        if call["lane"] >= 0:
+            lanes[call["lane"]][call["call_path"]] += 1
+    return sorted((task.steps, task.done, sorted(lanes[task.index].items())) for task in tasks(file) if task.kind == "greenlet")
+
+
+@pytest.mark.parametrize("name", ["interleaved", "chained", "failing"])
+def test_both_profilers_tell_the_same_of_greenlets(scripts, name):
+    ours = whole(scripts.record(GREENS, "scoped_lane", name, ""))
+    scripts.run(GREENS, "scope_profiler", name, "theirs.h5", python=sys.executable)
+    theirs = RunFile(scripts.path / "theirs.h5")
+    # theirs has a row for the thread's own greenlet, which is the thread here
+    own = [task for task in tasks(theirs) if task.coro_name == "NoneType" and not task.done]
+    assert len(own) <= 1
+    found, original = shape(ours), shape(theirs)
+    if own:
+        original.remove(next(row for row in original if not row[1] and not row[2]))
+    assert found == original
+
+
+def test_on_purpose_the_session_and_the_targets_are_known_and_other_threads_have_lanes(scripts):
+    ours = whole(scripts.record(GREENS, "scoped_lane", "in_threads", ""))
+    assert ours.calls("scope_profiler.session") == 1
+    assert {task.coro_name for task in tasks(ours)} == {"job"}
+    names = {thread.index: thread.name for thread in ours.threads(0)}
+    assert collections.Counter(names[task.thread_index] for task in tasks(ours)) == {"w0": 3, "w1": 3, "w2": 3}
+    scripts.run(GREENS, "scope_profiler", "in_threads", "theirs.h5", python=sys.executable)
+    assert len(tasks(RunFile(scripts.path / "theirs.h5"), "greenlet")) == 0
+    scripts.run(GREENS, "scope_profiler", "interleaved", "theirs.h5", python=sys.executable)
+    theirs = RunFile(scripts.path / "theirs.h5")
+    assert {task.coro_name for task in tasks(theirs, "greenlet")} == {"NoneType"}
+    assert theirs.calls("scope_profiler.session") == 0
+
+
+# -- names
+
+
+def test_the_target_gives_the_name_however_it_was_given(scripts):
+    file = scripts.record(
+        PREAMBLE
+        + """
+import functools
+def plain(*args): pass
+class Own(greenlet):
+    def __init__(self, x): self.x = x
+    def run(self): pass
+class Holder:
+    def method(self): pass
+class Callable:
+    def __call__(self): pass
+def later(): pass
+greenlet(plain).switch()
+greenlet(run=plain).switch()
+Own(3).switch()
+greenlet(Holder().method).switch()
+greenlet(functools.partial(plain, 1)).switch()
+greenlet(Callable()).switch()
+one = greenlet(); one.run = later; one.switch()
+with sl.region("a file has the processes that have calls"):
+    pass
+"""
+    )
+    assert [task.coro_name for task in tasks(file)] == ["plain", "plain", "Own.run", "Holder.method", "plain", "Callable", "later"]
+    assert all(task.name.startswith("greenlet-") and task.done and task.steps == 1 for task in tasks(file))
+
+
+def test_greenlets_that_run_already_have_lanes_from_their_next_switch_on_every_thread(scripts):  # L21
+    said = scripts.run(
+        PREAMBLE
+        + """
+def early(go):
+    while True:
+        pause()
+        if go.is_set():
+            pause()
+            return
+
+def work(ready, go):
+    ones = [greenlet(early) for _ in range(2)]
+    for one in ones:
+        one.switch(go)
+    ready.set()
+    go.wait()
+    while any(ones):
+        for one in ones:
+            if not one.dead:
+                one.switch()
+
+go, threads = threading.Event(), []
+for i in range(3):
+    ready = threading.Event()
+    threads.append(threading.Thread(target=work, args=(ready, go), name=f"w{i}"))
+    threads[-1].start()
+    ready.wait()
+tracker = sl.ConcurrencyTracker(track_async=True)
+tracker.install()
+go.set()
+for thread in threads:
+    thread.join()
+print([(row.coro_name, row.kind, row.steps, row.done) for row in tracker.tasks])
+"""
+    )
+    assert said.strip() == str([("early", "greenlet", 2, True)] * 6)
+
+
+# -- ends
+
+
+def test_one_that_dies_by_an_exception_is_thrown_at_or_dropped_is_finished(scripts):
+    file = whole(
+        scripts.record(
+            PREAMBLE
+            + """
+def fails():
+    with sl.region("fails"):
+        raise KeyError
+def waits():
+    with sl.region("waits"):
+        pause()
+try:
+    greenlet(fails).switch()
+except KeyError:
+    pass
+thrown = greenlet(waits); thrown.switch()
+try:
+    thrown.throw(ValueError)
+except ValueError:
+    pass
+killed = greenlet(waits); killed.switch(); killed.throw()
+dropped = greenlet(waits); dropped.switch(); del dropped
+greenlet(waits).throw()
+unstarted = greenlet(waits); del unstarted
+from scoped_lane import _core
+print(_core.known_greenlets())
+"""
+        )
+    )
+    assert [(task.coro_name, task.steps, task.done) for task in tasks(file)] == [("fails", 1, True)] + [("waits", 2, True)] * 3 + [("waits", 1, True)]
+    assert file.calls("fails") == 1 and file.calls("waits") == 3
+    assert int(file.said) <= 2  # the thread's own, and no more than one that is still named
+
+
+def test_a_million_generations_leave_nothing_behind(scripts):
+    file = scripts.record(
+        PREAMBLE
+        + """
+import resource
+from scoped_lane import _core
+def target():
+    pass
+def spawn(count):
+    for _ in range(count):
+        greenlet(target).switch()
+spawn(10_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+spawn(150_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, _core.known_greenlets())
+"""
+    )
+    grown_kib, known = map(int, file.said.split())
+    assert grown_kib < 100_000 and known <= 2  # 65,536 rows of tasks at most, whatever was made
+    assert file.table("processes")[0]["tasks"] == 160_000
+
+
+# -- the application's own trace
+
+
+def test_the_applications_trace_goes_on_and_what_it_asks_for_is_its_own(scripts):
+    said = scripts.record(
+        """
+import greenlet
+seen = []
+def mine(event, args):
+    seen.append(event)
+greenlet.settrace(mine)
+import scoped_lane as sl
+assert greenlet.gettrace() is mine, greenlet.gettrace()
+greenlet.greenlet(lambda: None).switch()
+assert seen == ["switch", "switch"], seen
+other = []
+assert greenlet.settrace(lambda *args: other.append(args)) is mine
+def fails():
+    raise KeyError
+try:
+    greenlet.greenlet(fails).switch()
+except KeyError:
+    pass
+assert len(seen) == 2 and [event for event, _ in other] == ["switch", "throw"], other
+def broken(event, args):
+    raise ValueError("trace")
+greenlet.settrace(broken)
+try:
+    greenlet.greenlet(lambda: None).switch()
+except ValueError as error:
+    print(error)
+assert greenlet.gettrace() is None
+with sl.region("on"):
+    greenlet.greenlet(lambda: None).switch()
+"""
+    )
+    assert said.said == "trace\n" and said.calls("on") == 1
+    assert len(tasks(said)) >= 3 and tasks(said)[-1].done
+
+
+def test_what_was_put_in_is_taken_out(scripts):
+    scripts.run(
+        PREAMBLE
+        + """
+import greenlet as module
+before = (module.settrace, module.gettrace, module.greenlet.__init__, module.greenlet.__dict__["run"], module.gettrace())
+def other(ready, go):
+    one = module.greenlet(lambda: getcurrent().parent.switch())
+    one.switch()
+    ready.set(); go.wait()
+    one.switch()
+    assert module.gettrace() is None
+ready, go = threading.Event(), threading.Event()
+tracker = sl.ConcurrencyTracker(track_async=True)
+tracker.install()
+assert module.settrace is not before[0] and module.gettrace() is None
+thread = threading.Thread(target=other, args=(ready, go)); thread.start(); ready.wait()
+class Made(greenlet):
+    pass
+assert Made(lambda: 5).switch() == 5
+tracker.uninstall()
+go.set(); thread.join()
+assert (module.settrace, module.gettrace, module.greenlet.__init__, module.greenlet.__dict__["run"], module.gettrace()) == before
+assert Made(lambda: 6).switch() == 6
+rows = [(row.coro_name, row.steps) for row in tracker.tasks]
+assert rows == [("other.<locals>.<lambda>", 1), ("<lambda>", 1)], rows
+"""
+    )
+
+
+# -- gevent
+
+
+def test_geventless_time_is_not_charged_to_who_sleeps(scripts):  # L09, L19
+    file = whole(
+        scripts.record(
+            PREAMBLE
+            + """
+import gevent
+def foo():
+    with sl.region("foo"):
+        for _ in range(5):
+            burn(0.02)
+            gevent.sleep(0.1)
+started = time.process_time()
+gevent.joinall([gevent.spawn(foo) for _ in range(4)])
+print(time.process_time() - started)
+"""
+        )
+    )
+    greens = tasks(file, "greenlet")
+    assert [task.coro_name for task in greens] == ["foo"] * 4 and [task.name for task in greens] == [f"Greenlet-{i}" for i in range(4)]
+    assert all(task.done and task.steps == 6 and task.awaiting_time >= 0.5 for task in greens)
+    foo = file.run["foo"][0]
+    for task in greens:
+        (call,) = [i for i in range(4) if foo.task_ids[i] == task.index]
+        assert foo.await_times_ns[call] >= 0.5e9 and abs(foo.durations_ns[call] - foo.await_times_ns[call] - task.running_time * 1e9) < 5e6
+        assert task.running_time >= 0.1
+    (hub,) = tasks(file, "hub")
+    assert hub.name == "hub" and hub.coro_name == "Hub.run"
+
+
+def test_gevent_on_threads_names_kills_and_native_pool_threads(scripts):  # L21, L23
+    file = whole(
+        scripts.record(
+            PREAMBLE
+            + """
+import gevent, gevent.threadpool
+def waits():
+    with sl.region("waits"):
+        gevent.sleep(100)
+def native():
+    with sl.region("native"):
+        time.sleep(0.005)
+def fails():
+    with sl.region("fails"):
+        raise ValueError
+class Own(gevent.Greenlet):
+    def _run(self):
+        with sl.region("own"):
+            gevent.sleep(0)
+def work():
+    named = gevent.spawn(waits); named.name = "named"
+    gevent.sleep(0.001)
+    named.kill()
+    gevent.spawn(waits).kill()
+    Own.spawn().get()
+    failed = gevent.spawn(fails); failed.join()
+with sl.session(verbose=False, output=None):
+    work()
+    thread = threading.Thread(target=work, name="second"); thread.start(); thread.join()
+    pool = gevent.threadpool.ThreadPool(2)
+    for result in [pool.spawn(native) for _ in range(4)]:
+        result.get()
+""",
+        )
+    )
+    names = {thread.index: thread.name for thread in file.threads(0)}
+    rows = collections.Counter((names[task.thread_index], task.kind, task.coro_name, task.name == "named", task.done) for task in tasks(file))
+    for thread in ("MainThread", "second"):
+        assert rows[(thread, "greenlet", "waits", True, True)] == 1 and rows[(thread, "greenlet", "fails", False, True)] == 1
+        assert rows[(thread, "greenlet", "Own._run", False, True)] == 1 and sum(rows[(thread, "hub", "Hub.run", False, done)] for done in (True, False)) == 1
+    assert {name: file.calls(name) for name in ("waits", "native", "fails", "own", "scope_profiler.session")} == {
+        "waits": 2, "native": 4, "fails": 2, "own": 2, "scope_profiler.session": 1
+    }  # fmt: skip
+
+
+def test_the_greenlet_that_blocks_its_hub_is_named_while_it_does(scripts, service):  # L24
+    program = service.start(
+        scripts.python,
+        scripts.write(
+            PREAMBLE
+            + """
+import gevent
+def blocks():
+    with sl.region("blocking"):
+        time.sleep(120)
+def waits():
+    with sl.region("waiting"):
+        gevent.sleep(120)
+gevent.joinall([gevent.spawn(waits), gevent.spawn(blocks)])
+"""
+        ),
+        **scripts.env,
+    )
+
+    def named():
+        rows = [row for row in service.rows("tasks") if row["pid"] == program.pid and row["stack"]]
+        return len(rows) == 2 and {row["coro_name"]: (row["state"], row["stack"]) for row in rows}
+
+    assert wait_until(named) == {"blocks": ("running", ["blocking"]), "waits": ("suspended", ["waiting"])}
+    where = {tuple(row["stack"]): row["lanes"] for row in service.rows("where")}
+    assert where == {("blocking",): 1, ("waiting",): 1}, "the hub is in no region"
+    program.kill()
+    program.wait()
+
+
+def test_a_task_of_asyncio_that_runs_greenlets_keeps_its_step(scripts):
+    file = whole(
+        scripts.record(
+            PREAMBLE
+            + """
+import asyncio
+async def spawn(function):
+    one = greenlet(function, getcurrent())
+    result = one.switch()
+    while not one.dead:
+        result = one.switch(await result)
+    return result
+def sync():
+    with sl.region("sync"):
+        return getcurrent().parent.switch(asyncio.sleep(0.002, 7))
+async def job():
+    with sl.region("job"):
+        assert await spawn(sync) == 7
+async def main():
+    await asyncio.gather(job(), job(), job())
+asyncio.run(main())
+"""
+        )
+    )
+    assert collections.Counter(task.coro_name for task in tasks(file) if task.kind == "greenlet") == {"sync": 3}
+    assert file.calls("job") == 3 and file.calls("sync") == 3
+    assert all(task.done for task in tasks(file))
+
+
+def test_a_fork_in_a_greenlet_is_followed_in_it(scripts):
+    file = scripts.record(
+        PREAMBLE
+        + """
+import os
+def forks():
+    with sl.region("before"):
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+    with sl.region("after"):
+        pause()
+one = greenlet(forks)
+one.switch()
+one.switch()
+""",
+        SCOPED_LANE_FORK="follow",
+    )
+    assert [(file.calls("before", rank), file.calls("after", rank)) for rank in (0, 1)] == [(1, 1), (0, 1)]
+    assert [[(task.coro_name, task.done) for task in file.run.tasks[rank]] for rank in (0, 1)] == [[("forks", True)]] * 2
