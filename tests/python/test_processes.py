@@ -1,0 +1,168 @@
+"""Processes that Python programs start, in each way there is: one run file with all of them, each call once."""
+
+import collections
+
+import pytest
+
+POOLS = """
+import concurrent.futures, multiprocessing, os, subprocess, sys, time
+import scoped_lane as sl
+
+def job(seconds=0.0):
+    with sl.region("job"):
+        time.sleep(seconds)
+    return os.getpid()
+
+def forks(depth):
+    if depth and not (pid := os.fork()):
+        job()
+        forks(depth - 1)
+        os._exit(0)
+    elif depth:
+        os.waitpid(pid, 0)
+
+def spawns(depth):
+    job()
+    if depth > 1:
+        subprocess.run([sys.executable, __file__, "spawns", str(depth - 1)], check=True)
+
+def starts(method, depth):
+    job()
+    if depth > 1:
+        process = multiprocessing.get_context(method).Process(target=starts, args=(method, depth - 1))
+        process.start()
+        process.join()
+
+if __name__ == "__main__":
+    how, count = sys.argv[1], int(sys.argv[2])
+    if how == "spawns":
+        spawns(count)
+        sys.exit()
+    with sl.region("parent"):
+        with sl.region("before"):
+            pass
+        if how == "os.fork":
+            forks(count)
+        elif how == "subprocess":
+            subprocess.run([sys.executable, __file__, "spawns", str(count)], check=True)
+        elif how.startswith("chain"):
+            starts(how.split()[1], count)
+        elif how.startswith("executor"):
+            context = multiprocessing.get_context(how.split()[1])
+            with concurrent.futures.ProcessPoolExecutor(count, mp_context=context) as pool:
+                print(len(set(pool.map(job, [0.01] * 5 * count))))
+        else:
+            with multiprocessing.get_context(how).Pool(count) as pool:
+                print(len(set(pool.map(job, [0.01] * 5 * count, chunksize=1))))
+                pool.close()
+                pool.join()
+"""
+METHODS = ["fork", "spawn", "forkserver"]
+
+
+def once(file, jobs):
+    """Every call of the program is there, the parent's once; each process has a rank of its own. Returns the processes with calls."""
+    assert {name: file.calls(name) for name in ("parent", "before", "job")} == {"parent": 1, "before": 1, "job": jobs}
+    rows = file.table("processes")
+    assert all(row["lost"] == row["crossing"] == row["unmatched"] == 0 and row["produced"] == row["stored"] for row in rows)
+    assert file.table("open_calls") == []
+    rows = [row for row in rows if row["produced"]]  # the server of forks has none
+    assert sorted(row["rank"] for row in rows) == list(range(len(rows))) == file.ranks and len({row["pid"] for row in rows}) == len(rows)
+    return rows
+
+
+@pytest.mark.parametrize("how", METHODS + [f"executor {method}" for method in METHODS])
+def test_pools_are_in_one_file_with_their_parent(scripts, how):
+    file = scripts.record(POOLS, how, "3", SCOPED_LANE_FORK="follow")
+    parent, *workers = once(file, 15)
+    assert len(workers) >= int(file.said) and all(row["start_ns"] > parent["start_ns"] for row in workers)
+    if "forkserver" not in how:  # whose parent is the server
+        assert {row["parent_pid"] for row in workers} == {parent["pid"]}
+
+
+@pytest.mark.parametrize("how", ["os.fork", "subprocess", "chain fork", "chain spawn"])
+def test_generations_are_linked_and_nothing_is_in_two_of_them(scripts, how):  # L37
+    calls = 3 if how == "chain fork" or how == "chain spawn" else 2
+    rows = once(scripts.record(POOLS, how, str(calls), SCOPED_LANE_FORK="follow"), calls)
+    assert len(rows) == 3
+    assert [row["parent_pid"] for row in rows[1:]] == [row["pid"] for row in rows[:-1]]
+
+
+def test_a_fork_that_is_not_followed_records_nothing_in_the_child(scripts):
+    file = scripts.record(POOLS, "os.fork", "2")
+    assert {name: file.calls(name) for name in ("parent", "before", "job")} == {"parent": 1, "before": 1, "job": 0}
+    assert len(file.table("processes")) == 1
+
+
+def test_workers_killed_inside_regions_leave_theirs(scripts):  # L32
+    file = scripts.record(
+        """
+        import multiprocessing, time
+        import scoped_lane as sl
+
+        def work(ready):
+            for _ in range(100):
+                with sl.region("done"):
+                    pass
+            with sl.region("outer"):
+                with sl.region("inner"):
+                    ready.set()
+                    time.sleep(100)
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("fork")
+            events = [context.Event() for _ in range(3)]
+            workers = [context.Process(target=work, args=(event,)) for event in events]
+            for worker in workers:
+                worker.start()
+            for event in events:
+                event.wait()
+            for worker in workers:
+                worker.kill()
+                worker.join()
+            with sl.region("parent"):
+                pass
+        """,
+        SCOPED_LANE_FORK="follow",
+    )
+    killed = [row for row in file.table("processes") if row["rank"] and row["produced"]]
+    assert len(killed) == 3 and file.calls("done") == 300 and file.calls("parent") == 1
+    opened = collections.Counter((row["rank"], row["region"]) for row in file.table("open_calls"))
+    assert opened == {(row["rank"], region): 1 for row in killed for region in ("outer", "inner")}
+
+
+def test_a_pool_of_64_is_in_one_file(scripts):
+    file = scripts.record(POOLS, "fork", "64", SCOPED_LANE_FORK="follow", SCOPED_LANE_RING="16K")
+    assert len(once(file, 320)) >= 1 + int(file.said)
+
+
+def test_the_trackers_and_hooks_of_a_spawned_child_are_its_own(scripts):
+    file = scripts.record(
+        """
+        import asyncio, multiprocessing, threading
+        import scoped_lane as sl
+
+        async def main():
+            with sl.region("task"):
+                await asyncio.sleep(0.001)
+
+        def work(name):
+            thread = threading.Thread(target=lambda: asyncio.run(main()), name=name)
+            thread.start()
+            thread.join()
+
+        if __name__ == "__main__":
+            for method in ("spawn", "fork"):
+                process = multiprocessing.get_context(method).Process(target=work, args=(method,))
+                process.start()
+                process.join()
+            work("own")
+        """,
+        SCOPED_LANE_FORK="follow",
+    )
+    assert file.calls("task") == 3
+    names = {thread.name for rank in file.ranks for thread in file.threads(rank)}
+    assert names - {"MainThread"} == {"spawn", "fork", "own"}  # the main one is there where it recorded something itself
+    for rank in file.ranks:
+        (row,) = [task for task in file.run.tasks[rank] if task.coro_name == "main"]
+        assert row.done and row.steps == 2
