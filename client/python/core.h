@@ -1,6 +1,7 @@
-// What the files of the extension module share: regions (region.c), threads (thread.c), tasks (task.c), greenlets (greenlet.c), trackers (tracker.c), and the
-// module itself (module.c). Everything here runs under the interpreter's lock; nothing here raises into a program that did
-// not ask for it: where memory is short, or an attribute is missing, the program's own call goes on without us.
+// What the files of the extension module share: regions (region.c), threads (thread.c), tasks (task.c), greenlets (greenlet.c),
+// functions of programs that are not edited (functions.c), trackers (tracker.c), and the module itself (module.c). Everything here
+// runs under the interpreter's lock; nothing here raises into a program that did not ask for it: where memory is short, or an
+// attribute is missing, the program's own call goes on without us.
 #ifndef SL_PYTHON_CORE_H
 #define SL_PYTHON_CORE_H
 
@@ -81,10 +82,11 @@ static inline void core_leave(struct region *region)
 void core_release_held(sl_task_t task);
 extern int core_held;  // how many such calls there are
 
-// ---- task.c, greenlet.c, tracker.c
+// ---- task.c, greenlet.c, functions.c, tracker.c
 
 int core_add_task(PyObject *module);
 int core_add_greenlet(PyObject *module);
+int core_add_functions(PyObject *module);
 int core_add_tracker(PyObject *module);
 
 #endif

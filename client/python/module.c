@@ -44,7 +44,8 @@ static int fill(PyObject *module)
         return -1;
     }
     if (PyModule_AddFunctions(module, functions) < 0 || core_add_thread(module) < 0 || core_add_region(module) < 0 ||
-        core_add_task(module) < 0 || core_add_greenlet(module) < 0 || core_add_tracker(module) < 0)
+        core_add_task(module) < 0 || core_add_greenlet(module) < 0 || core_add_functions(module) < 0 ||
+        core_add_tracker(module) < 0)
         return -1;
     return 0;
 }
