@@ -13,6 +13,7 @@ into the interpreter and a region costs next to nothing. ``import scoped_lane as
 for scope-profiler. See docs/python.md.
 """
 
+from scoped_lane import files as _files
 from scoped_lane import manager as _manager
 from scoped_lane._core import Region, begin, end, thread_name
 from scoped_lane.concurrency import (
@@ -58,5 +59,19 @@ from scoped_lane.manager import (
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_") and name not in ("manager", "concurrency")]
+
+
+def open(path):
+    """A run file, as scope_profiler's reader gives it."""
+    return _files.read(path)
+
+
+def __getattr__(name):
+    if name == "live":  # which few programs use
+        import importlib
+
+        return importlib.import_module("scoped_lane.live")
+    raise AttributeError(f"module 'scoped_lane' has no attribute {name!r}")
+
 
 _manager.attach()

@@ -102,6 +102,15 @@ def _read(path):
     return scope_profiler.read_h5(path)
 
 
+def read(path):
+    """A run file, as scope_profiler's reader gives it; ImportError where that is not installed."""
+    try:
+        from scope_profiler import read_h5
+    except ImportError:
+        raise ImportError("reading run files takes scope-profiler: pip install scope-profiler") from None
+    return read_h5(path)
+
+
 def write(path, label, return_results):
     """Writes what is recorded so far to `path` (None: nowhere); returns it where asked for."""
     if path is None and not return_results:

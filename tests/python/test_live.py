@@ -1,0 +1,128 @@
+"""scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
+
+import sys
+
+import pytest
+from conftest import PYTHON, wait_until
+
+WAITS = """
+import asyncio, sys, time
+import scoped_lane as sl
+
+async def waits(n):
+    with sl.region("db"):
+        await asyncio.sleep(1000)
+
+async def blocks():
+    await asyncio.sleep(0.01)
+    with sl.region("blocking"):
+        time.sleep(1000)
+
+async def main():
+    await asyncio.gather(*(waits(n) for n in range(int(sys.argv[1]))), blocks())
+
+with sl.region("started"):
+    pass
+with sl.region("everything"):
+    asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def live(sl, place, monkeypatch):
+    monkeypatch.setenv("SCOPED_LANE_RUNDIR", str(place.rundir))
+    return sl.live
+
+
+def test_rows_are_dicts_with_what_the_reply_said_of_itself(live, sl, scripts, service):  # L17
+    program = service.start(scripts.python, scripts.write(WAITS), "50", **scripts.env)
+    blocked = wait_until(lambda: [row for row in live.tasks(pid=program.pid) if row["stack"] == ["blocking"]])
+    assert [(row["state"], row["coro_name"]) for row in blocked] == [("running", "blocks")]
+    rows = live.lanes(state="suspended")
+    assert len([row for row in rows if row["stack"] == ["db"]]) == 50
+    assert rows.trust["lost"] == 0 and rows.time_ns > 0 and rows.generation is not None
+    assert {row["pid"] for row in live.processes()} == {program.pid}
+    groups = {tuple(row["stack"]): row["lanes"] for row in live.where()}
+    assert groups[("db",)] == 50 and groups[("blocking",)] == 1
+    regions = {row["name"]: row["open"] for row in live.Daemon(service.rundir).regions()}
+    assert regions == {"db": 50, "blocking": 1, "everything": 1, "started": 0}
+    for table in live.TABLES:
+        assert isinstance(getattr(live, table)(), list)
+    path = live.Daemon(service.rundir).snapshot(scripts.path / "now.h5")
+    assert sl.open(path)["started"][0].num_calls == 1
+    program.kill()
+    program.wait()
+    wait_until(lambda: all(row["state"] not in ("live", "deaf") for row in live.processes()))
+    with pytest.raises(ValueError, match="which run"):
+        live.Daemon(service.rundir).finish()
+
+
+def test_long_tables_come_over_their_pages(live, scripts, service):
+    program = service.start(
+        scripts.python,
+        scripts.write(
+            """
+import time
+import scoped_lane as sl
+for i in range(3000):
+    with sl.region(f"region {i}"):
+        pass
+time.sleep(1000)
+"""
+        ),
+        **scripts.env,
+    )
+    wait_until(lambda: len(live.regions()) == 3000)
+    assert len({row["name"] for row in live.rows("regions", limit=100)}) == 3000
+    program.kill()
+    program.wait()
+
+
+def test_private_daemons_are_found_too(live, scripts, place):
+    program = place.start(place.lane, "run", "-o", "run.h5", "--", scripts.python, scripts.write(WAITS), "2", **scripts.env)
+
+    def seen():
+        try:
+            return len([row for row in live.tasks() if row["stack"] == ["db"]]) == 2
+        except ConnectionError:
+            return False
+
+    wait_until(seen)
+    (daemon,) = live.daemons()
+    assert daemon.rundir != str(place.rundir) and str(place.rundir) in daemon.rundir
+    place.end_processes(lambda pid: pid != program.pid and b"script.py" in open(f"/proc/{pid}/cmdline", "rb").read())
+    program.ends(status=None)
+
+
+def test_what_cannot_be_had_is_said(live, sl, tmp_path, monkeypatch):
+    with pytest.raises(ConnectionError, match="no scoped-laned listens"):
+        live.tasks()
+    with pytest.raises(ConnectionError, match="no scoped-laned answers"):
+        live.Daemon(tmp_path).tasks()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pandas"):
+        live.Rows([], {}).frame()
+    monkeypatch.setitem(sys.modules, "scope_profiler", None)
+    with pytest.raises(ImportError, match="scope-profiler"):
+        sl.open("run.h5")
+    with pytest.raises(AttributeError):
+        sl.nothing_of_that_name
+    assert "open" not in sl.__all__
+
+
+def test_a_frame_has_a_row_for_each(live, service, scripts, tmp_path):
+    (scripts.path / "pandas.py").write_text("class DataFrame:\n    def __init__(self, rows):\n        self.rows = rows\n")  # stands in
+    said = service.run(
+        PYTHON,
+        scripts.write(
+            """
+import scoped_lane as sl
+from scoped_lane import live
+with sl.region("mine"):
+    frame = sl.live.processes().frame()
+print(type(frame).__name__, [row["state"] for row in frame.rows])
+"""
+        ),
+        **scripts.env,
+    )
+    assert said.stdout_text == "DataFrame ['live']\n"
