@@ -214,7 +214,7 @@ python: $(O)/lib/libscoped_lane.so
 		echo "  CC    $(O)/python/scoped_lane/_core$$suffix" && \
 		$(CC) -std=gnu11 $(CFLAGS) $(warnings) $(san_flags) -D_GNU_SOURCE -fPIC -fno-plt -fvisibility=hidden -I. -Iclient -isystem $$include -shared \
 			client/python/*.c -o $(O)/python/scoped_lane/_core$$suffix $(client_libs)
-	$(Q)cp client/python/scoped_lane/*.py $(O)/python/scoped_lane/
+	$(Q)cp client/python/scoped_lane/*.py $(O)/python/scoped_lane/ && cp client/python/scoped_lane_pytest.py $(O)/python/
 
 # -- demo, check, bench: what is missing is installed first; pkg-config has to be asked again after that ---------------
 
