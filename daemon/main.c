@@ -23,6 +23,7 @@ enum option_key {
     KEY_CONVERT,
     KEY_TO,
     KEY_PARENT,
+    KEY_UP_TO,
     KEY_SCHEMA,
     KEY_COMPRESS
 };
@@ -39,6 +40,7 @@ static const struct option other_options[] = {
     {"convert", required_argument, NULL, KEY_CONVERT},
     {"to", required_argument, NULL, KEY_TO},
     {"parent", required_argument, NULL, KEY_PARENT},
+    {"up-to", required_argument, NULL, KEY_UP_TO},
     {"schema", required_argument, NULL, KEY_SCHEMA},
     {"compress", no_argument, NULL, KEY_COMPRESS},
     {0},
@@ -120,6 +122,7 @@ static bool take_option(struct start *start, int key)
     case KEY_CONVERT: start->convert.spool = optarg; break;
     case KEY_TO: start->convert.output = optarg; break;
     case KEY_PARENT: start->parent = atoi(optarg); break;
+    case KEY_UP_TO: start->convert.spool_bytes = strtoull(optarg, NULL, 10); break;
     case KEY_SCHEMA: start->convert.schema = atoi(optarg); break;
     case KEY_COMPRESS: start->convert.compress = true; break;
     default: return key == 'v' || (key >= KEY_SETTING && key < KEY_CONFIG);  // settings come after the file, which they overrule

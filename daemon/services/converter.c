@@ -79,13 +79,14 @@ static void on_words(uv_stream_t *stream, ssize_t length, const uv_buf_t *words)
         uv_close((uv_handle_t *)stream, on_closed);
 }
 
-static int spawn(struct converter *converter, const char *spool, const char *output)
+static int spawn(struct converter *converter, uint64_t spool_bytes, const char *output)
 {
     const struct run *run = converter->run;
-    char parent[16];
+    char parent[16], up_to[24];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
-    const char *words[] = {"scoped-laned", "--convert", spool,    "--to", output, "--parent",
-                           parent,         "--schema",  run->schema == 3 ? "3" : "2", run->compress ? "--compress" : NULL, NULL};
+    snprintf(up_to, sizeof up_to, "%llu", (unsigned long long)spool_bytes);
+    const char *words[] = {"scoped-laned", "--convert", run->spool.path, "--up-to", up_to, "--to", output, "--parent", parent,
+                           "--schema", run->schema == 3 ? "3" : "2", run->compress ? "--compress" : NULL, NULL};
     uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
                                      {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&converter->words},
                                      {.flags = UV_INHERIT_FD, .data.fd = 2}};
@@ -107,7 +108,7 @@ static void give_up(struct converter *converter)
     uv_close((uv_handle_t *)&converter->words, on_closed);
 }
 
-int converter_start(struct run *run, const char *spool, const char *output, void (*done)(struct converter *, void *), void *context,
+int converter_start(struct run *run, uint64_t spool_bytes, const char *output, void (*done)(struct converter *, void *), void *context,
                     struct converter **converter)
 {
     struct converter *made = alloc_zeroed(1, sizeof *made);
@@ -118,7 +119,7 @@ int converter_start(struct run *run, const char *spool, const char *output, void
     uv_pipe_init(&run->daemon->loop, &made->words, 0);
     made->process.data = made->words.data = made;
     run->converters++;
-    int result = spawn(made, spool, output);
+    int result = spawn(made, spool_bytes, output);
     TESTPOINT(converter_started);
     if (result == 0)
         result = uv_read_start((uv_stream_t *)&made->words, give_room, on_words);

@@ -25,8 +25,9 @@ struct converter {
     int signal_number;
 };
 
-// Starts it; `done` is called once, from the loop, after which the converter frees itself. 0 or -errno (then `done` is not called).
-int converter_start(struct run *run, const char *spool, const char *output, void (*done)(struct converter *, void *), void *context,
+// Starts it on the first `spool_bytes` of the run's spool, 0 for all of it; `done` is called once, from the loop, after which the
+// converter frees itself. 0 or -errno (then `done` is not called).
+int converter_start(struct run *run, uint64_t spool_bytes, const char *output, void (*done)(struct converter *, void *), void *context,
                     struct converter **converter);
 
 #endif

@@ -394,7 +394,7 @@ static void seal_and_convert(struct run *run)
         run->state = RUN_PUBLISHED;
         return;
     }
-    result = converter_start(run, run->spool.path, run->output, on_converted, run, &run->converter);
+    result = converter_start(run, 0, run->output, on_converted, run, &run->converter);
     if (result < 0) {
         run->state = RUN_FAILED;
         run->problem = alloc_printf("cannot start the converter: %s; the spool %s is kept", uv_strerror(result), run->spool.path);
@@ -419,7 +419,7 @@ int runs_snapshot(struct run *run, const char *output, void (*done)(struct conve
             pump_client(client, true);
     run_spool_anchors(run);
     int result = runs_flush(run);
-    return result < 0 ? result : converter_start(run, run->spool.path, output, done, context, converter);
+    return result < 0 ? result : converter_start(run, run->spool.size_bytes, output, done, context, converter);
 }
 
 static bool member_is_there(const struct member *member)

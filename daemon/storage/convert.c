@@ -355,6 +355,8 @@ int convert(const struct convert_options *options, struct convert_result *result
     int status = spool_open(&c.reader, options->spool);
     if (status < 0)
         return fail(&c, status, "read the spool", options->spool);
+    if (options->spool_bytes && options->spool_bytes < c.reader.size)
+        c.reader.size = options->spool_bytes;
     TESTPOINT(convert_begun);
     model_init(&c.model, SL_CLOCK_MONOTONIC, 0, 0);
     model_init(&c.again, SL_CLOCK_MONOTONIC, 0, 0);

@@ -9,6 +9,7 @@
 struct convert_options {
     const char *spool;
     const char *output;
+    uint64_t spool_bytes;  // only so much of it: of a run that goes on, whose ledger holds just there; 0 all
     int schema;     // 2 or 3
     bool compress;
     void (*on_progress)(void *context, double part);  // 0 … 1; NULL

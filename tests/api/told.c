@@ -4,6 +4,7 @@
 //   idle NAME COUNT   so many threads called "pool" that make a call of it and then wait for ever
 //   busy NAME COUNT   so many threads called "burner" that never leave it, nor let go of their processor
 //   hold NAME COUNT   so many fibers that are suspended in it
+//   step NAME MS   a step of fiber "handler" with a call of it that lasts so long; after that it is suspended
 //
 // told -s THREADS: so many threads and a task on each make calls as fast as they can until the input ends; then one line:
 // how many calls were made.
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <scoped_lane.h>
@@ -55,6 +57,19 @@ static void hold(sl_region_t region, int count)
     }
 }
 
+static void step(sl_region_t region, int milliseconds)
+{
+    static sl_task_t task;
+    static int made;
+    if (!made++)
+        task = sl_task_create("fiber", "handler", "handle");
+    sl_task_step_in(task);
+    sl_enter(region);
+    nanosleep(&(struct timespec){.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L}, NULL);
+    sl_exit(region);
+    sl_task_step_out(task);
+}
+
 static void obey(const char *word, const char *name, int count)
 {
     sl_region_t region = sl_region(name);
@@ -70,6 +85,8 @@ static void obey(const char *word, const char *name, int count)
         start(burn, name, count);
     if (strcmp(word, "hold") == 0)
         hold(region, count);
+    if (strcmp(word, "step") == 0)
+        step(region, count);
     for (int i = 0; strcmp(word, "calls") == 0 && i < count; i++) {
         sl_enter(region);
         sl_exit(region);
