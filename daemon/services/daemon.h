@@ -138,6 +138,7 @@ struct daemon {
     uint64_t generation;         // rises with each drain that found something
     uv_poll_t *register_poll, *wake_poll;
     uv_timer_t pump_timer, sample_timer, second_timer;
+    uv_idle_t pump_idle;         // instead of the timer, while rings are that full
     uv_signal_t signals[3];
     struct http *http;
     bool ending;

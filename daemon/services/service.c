@@ -146,12 +146,30 @@ static void on_wake(uv_poll_t *poll, int status, int events)
     pump_all(daemon);
 }
 
-static void on_pump(uv_timer_t *timer)
+static void on_pump(uv_timer_t *timer);
+static void on_pump_again(uv_idle_t *idle);
+
+// At once is not a timer of 0 ms: libuv would run it again and again before it looks at any socket or signal.
+static void pump(struct daemon *daemon)
 {
-    struct daemon *daemon = timer->data;
     pump_all(daemon);
     sampler_run(daemon, true);
-    uv_timer_start(timer, on_pump, daemon->pump_period_ms, 0);
+    if (daemon->pump_again) {
+        uv_idle_start(&daemon->pump_idle, on_pump_again);
+        return;
+    }
+    uv_idle_stop(&daemon->pump_idle);
+    uv_timer_start(&daemon->pump_timer, on_pump, daemon->pump_period_ms, 0);
+}
+
+static void on_pump(uv_timer_t *timer)
+{
+    pump(timer->data);
+}
+
+static void on_pump_again(uv_idle_t *idle)
+{
+    pump(idle->data);
 }
 
 // What the sampling took is processor time: a daemon that was kept from running has not worked.
@@ -265,6 +283,7 @@ void service_end(struct daemon *daemon)
     manager_stopping();
     daemon->end_deadline_ns = clock_monotonic_ns() + END_DEADLINE_MS * INT64_C(1000000);
     uv_timer_stop(&daemon->pump_timer);
+    uv_idle_stop(&daemon->pump_idle);
     uv_timer_stop(&daemon->second_timer);
     unlink_socket(daemon, SL_REGISTER_SOCKET);
     clients_scan(daemon);
@@ -339,6 +358,8 @@ static int start_timers(struct daemon *daemon)
         if (result < 0)
             return result;
     }
+    uv_idle_init(&daemon->loop, &daemon->pump_idle);
+    daemon->pump_idle.data = daemon;
     daemon->pump_period_ms = 1;
     uv_timer_start(&daemon->pump_timer, on_pump, 1, 0);
     uv_timer_start(&daemon->sample_timer, on_sample, SAMPLE_PERIOD_MS, 0);

@@ -180,3 +180,16 @@ def test_runs_that_are_joined_and_never_come_are_bounded(place):
         assert place.ask(f"/v1/leave?run=k{number}", "POST")[0] == 200
     wait_until(lambda: len(place.rows("runs")) == 64, what="those that are over are forgotten")
     assert not list(place.output.iterdir())
+
+
+def test_programs_that_flood_it_keep_nobody_waiting(service):
+    programs = [service.start(service.api("told"), "-s", 2, stdin=-1) for _ in range(2)]
+    wait_until(lambda: all(program.poll() is None for program in programs), what="they run")
+    for _ in range(10):  # each has 30 s
+        assert service.ask("/v1/status")[0] == 200
+    rows = wait_until(lambda: len(rows := service.rows("processes")) == 2 and rows, what="both are known")
+    assert {row["pid"] for row in rows} == {program.pid for program in programs}
+    for program in programs:
+        program.stdin.close()
+    for program in programs:
+        program.ends()
