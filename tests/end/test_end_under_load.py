@@ -15,7 +15,7 @@ IN_TIME = 30.0
 def start_load(place, pause):
     program = place.start(place.api("load"), "-t", THREADS, "-p", pause, stdin=subprocess.PIPE)
     path = place.tallies / f"{program.pid}.load"
-    wait_until(lambda: path.exists() and Load(path).done > 20_000, what="the program is under way")
+    wait_until(lambda: path.exists() and path.stat().st_size and Load(path).done > 20_000, what="the program is under way")
     return program, path
 
 
