@@ -1,4 +1,4 @@
-# scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make python, make deps, make bench,
+# scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make python, make wheel, make deps, make bench,
 # make torture, make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
 # build further trees beside obj/release. Settings first (config.mak may set them too), rules below.
 -include config.mak
@@ -216,6 +216,14 @@ python: $(O)/lib/libscoped_lane.so
 			client/python/*.c -o $(O)/python/scoped_lane/_core$$suffix $(client_libs)
 	$(Q)cp client/python/scoped_lane/*.py $(O)/python/scoped_lane/ && cp client/python/scoped_lane_pytest.py $(O)/python/
 
+# A wheel for each CPython that is installed, the library inside: for machines that have none. WHEELS says where to, PYTHONS for which.
+WHEELS  ?= $(O)/wheels
+installed_pythons = for p in $(PYTHON) python3.9 python3.10 python3.11 python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/*/bin/python3); do \
+	$$p -c 'import os, sys; (3, 9) <= sys.version_info < (3, 14) and print(os.path.realpath(sys.executable))' 2>/dev/null; done | sort -u
+PYTHONS ?= $(shell $(installed_pythons))
+wheel: $(O)/lib/libscoped_lane.so
+	$(Q)for p in $(PYTHONS); do CC='$(CC)' CFLAGS='$(CFLAGS) $(warnings)' $$p client/python/wheel.py $(O)/lib/libscoped_lane.so.0 $(VERSION) $(WHEELS) || exit 1; done
+
 # -- demo, check, bench: what is missing is installed first; pkg-config has to be asked again after that ---------------
 
 demo check bench: deps
@@ -322,7 +330,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs python demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
+.PHONY: all examples programs python wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

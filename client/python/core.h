@@ -82,6 +82,10 @@ static inline void core_leave(struct region *region)
 void core_release_held(sl_task_t task);
 extern int core_held;  // how many such calls there are
 
+// ---- copy.c
+
+int core_refuse_second_copy(void);  // -1 with an ImportError where this process has one already
+
 // ---- task.c, greenlet.c, functions.c, tracker.c
 
 int core_add_task(PyObject *module);

@@ -43,6 +43,8 @@ static int fill(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "scoped_lane works in the main interpreter only");
         return -1;
     }
+    if (core_refuse_second_copy() < 0)
+        return -1;
     if (PyModule_AddFunctions(module, functions) < 0 || core_add_thread(module) < 0 || core_add_region(module) < 0 ||
         core_add_task(module) < 0 || core_add_greenlet(module) < 0 || core_add_functions(module) < 0 ||
         core_add_tracker(module) < 0)
