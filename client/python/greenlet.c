@@ -229,11 +229,40 @@ static PyObject *own_name(PyObject *greenlet, bool hub)
     return PyUnicode_FromString(hub ? "hub" : text);
 }
 
+// Where gevent has put greenlets in the place of threads: the threading.Thread that this one is. A new reference.
+static PyObject *thread_within(PyObject *greenlet)
+{
+    PyObject *run = Py_TYPE(greenlet) != greenlet_type ? PyObject_GetAttr(greenlet, word_gevent_run) : NULL;
+    PyErr_Clear();
+    PyObject *thread = run ? attribute(run, "__self__") : NULL;
+    Py_XDECREF(run);
+    if (thread && !PyObject_HasAttrString(thread, "_bootstrap_inner"))
+        Py_CLEAR(thread);
+    return thread;
+}
+
+// Its name, and what it runs: new references, as far as there are any.
+static void thread_names(PyObject *thread, PyObject **name, PyObject **target)
+{
+    PyObject *function = attribute(thread, "_target");
+    *name = attribute(thread, "name");
+    if (!function || function == Py_None)
+        Py_XSETREF(function, attribute(thread, "run"));
+    *target = function ? name_of_callable(function) : NULL;
+    Py_XDECREF(function);
+}
+
 static void make_lane(struct known *known)
 {
-    PyObject *keep_name, *keep_target, *target = target_name(known);
+    PyObject *keep_name, *keep_target, *name = NULL, *target = NULL, *thread = thread_within(known->greenlet);
     bool hub = is_hub(known->greenlet);
-    PyObject *name = own_name(known->greenlet, hub);
+    if (thread)
+        thread_names(thread, &name, &target);
+    Py_XDECREF(thread);
+    if (!name)
+        name = own_name(known->greenlet, hub);
+    if (!target)
+        target = target_name(known);
     core_meet();
     known->epoch = epoch;
     const char *text = core_text(name, &keep_name), *target_text = core_text(target, &keep_target);
@@ -327,13 +356,15 @@ static void hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+// Where another function was put over ours without our knowing, ours stays below it and does nothing.
 static void take_out_hook(struct hook *hook)
 {
-    PyObject *before = hook->before ? Py_NewRef(hook->before) : Py_NewRef(Py_None);
+    PyObject *present = PyObject_CallNoArgs(gettrace), *before = Py_NewRef(hook->before ? hook->before : Py_None);
     own_hook = NULL;
-    PyObject *result = PyObject_CallFunctionObjArgs(settrace, before, NULL);
+    PyObject *result = present == (PyObject *)hook ? PyObject_CallFunctionObjArgs(settrace, before, NULL) : NULL;
     Py_XDECREF(result);
     Py_DECREF(before);
+    Py_XDECREF(present);
     PyErr_Clear();
 }
 
@@ -629,6 +660,26 @@ static PyObject *program_gettrace(PyObject *module, PyObject *unused)
     return result;
 }
 
+PyDoc_STRVAR(rename_greenlet_doc, "rename_greenlet(ident, name)\n--\n\nTrue where the thread of this ident is the calling greenlet.");
+static PyObject *rename_greenlet(PyObject *module, PyObject *args)
+{
+    unsigned long ident;
+    PyObject *name, *keep;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "kU", &ident, &name))
+        return NULL;
+    if (!greenlet_type || !own_hook || ident == PyThread_get_thread_ident())
+        Py_RETURN_FALSE;
+    PyObject *current = PyObject_CallNoArgs(getcurrent);
+    struct known *known = current ? find(current) : NULL;
+    bool is_one = known && !known->is_main;
+    if (is_one)
+        sl_task_rename(known->task, core_text(name, &keep)), Py_XDECREF(keep);
+    Py_XDECREF(current);
+    PyErr_Clear();
+    return PyBool_FromLong(is_one);
+}
+
 PyDoc_STRVAR(known_greenlets_doc, "known_greenlets()\n--\n\nHow many are remembered.");
 static PyObject *known_greenlets(PyObject *module, PyObject *unused)
 {
@@ -641,6 +692,7 @@ static PyMethodDef functions[] = {
     {"renew_greenlets", renew_greenlets, METH_NOARGS, renew_greenlets_doc},
     {"greenlet_settrace", program_settrace, METH_O, settrace_doc},
     {"greenlet_gettrace", program_gettrace, METH_NOARGS, gettrace_doc},
+    {"rename_greenlet", rename_greenlet, METH_VARARGS, rename_greenlet_doc},
     {"known_greenlets", known_greenlets, METH_NOARGS, known_greenlets_doc},
     {0},
 };

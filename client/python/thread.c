@@ -3,6 +3,8 @@
 // join() returns.
 #include "client/python/core.h"
 
+#include <unistd.h>
+
 SL_TLS_ uint32_t core_told;
 uint32_t core_epoch = 1;
 
@@ -89,6 +91,10 @@ static PyObject *own_thread(void)
     if (ident) {
         thread = PyDict_GetItemWithError(active, ident);
         Py_XINCREF(thread);
+    }
+    if (!thread && threading && PyThread_get_thread_native_id() == (unsigned long)getpid()) {
+        PyErr_Clear();
+        thread = PyObject_GetAttrString(threading, "_main_thread");  // gevent enters it under a number of its own
     }
     Py_XDECREF(ident);
     Py_XDECREF(active);

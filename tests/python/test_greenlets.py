@@ -245,6 +245,30 @@ with sl.region("on"):
     assert len(tasks(said)) >= 3 and tasks(said)[-1].done
 
 
+def test_a_trace_that_was_put_over_ours_stays_when_ours_is_taken_out(scripts):
+    scripts.run(
+        """
+import greenlet
+settrace, gettrace, seen = greenlet.settrace, greenlet.gettrace, []
+import scoped_lane as sl
+tracker = sl.ConcurrencyTracker(track_async=True)
+tracker.install()
+below = gettrace()
+def over(event, args):
+    seen.append(event)
+    below(event, args)
+assert settrace(over) is below
+greenlet.greenlet(lambda: None).switch()
+tracker.uninstall()
+greenlet.greenlet(lambda: None).switch()
+assert gettrace() is over and len(seen) == 4 and len(tracker.tasks) == 1
+tracker.install()
+greenlet.greenlet(lambda: None).switch()
+assert len(seen) == 6 and [row.done for row in tracker.tasks] == [True, True]
+"""
+    )
+
+
 def test_what_was_put_in_is_taken_out(scripts):
     scripts.run(
         PREAMBLE
@@ -350,6 +374,40 @@ with sl.session(verbose=False, output=None):
     assert {name: file.calls(name) for name in ("waits", "native", "fails", "own", "scope_profiler.session")} == {
         "waits": 2, "native": 4, "fails": 2, "own": 2, "scope_profiler.session": 1
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from gevent import monkey; monkey.patch_all()\nimport scoped_lane as sl",
+        "import scoped_lane as sl\nfrom gevent import monkey; monkey.patch_all()",
+    ],
+)
+def test_threads_that_gevent_has_made_greenlets_of_keep_their_names(scripts, first):
+    file = whole(
+        scripts.record(
+            first
+            + """
+import threading, time
+def work(new_name):
+    with sl.region("work"):
+        time.sleep(0.005)
+        if new_name:
+            threading.current_thread().name = new_name
+        with sl.region("inner"):
+            time.sleep(0.005)
+with sl.region("main"):
+    threads = [threading.Thread(target=work, args=(new,), name=name) for name, new in (("kept", ""), ("given", "last"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+        )
+    )
+    assert [(task.name, task.coro_name, task.done) for task in tasks(file, "greenlet")] == [("kept", "work", True), ("last", "work", True)]
+    assert [thread.name for thread in file.threads(0)] == ["MainThread"]
+    assert {name: file.calls(name) for name in ("main", "work", "inner")} == {"main": 1, "work": 2, "inner": 2}
 
 
 def test_the_greenlet_that_blocks_its_hub_is_named_while_it_does(scripts, service):  # L24

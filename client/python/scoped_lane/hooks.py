@@ -27,8 +27,13 @@ _in_tasks = False
 
 def _set_name(thread, name):
     _plain_name.fset(thread, name)
-    if thread.ident == threading.get_ident():
+    if thread.ident == threading.get_ident() and not _core.rename_greenlet(thread.ident, thread.name):
         _core.thread_name(thread.name)  # another thread's is told when that one ends
+
+
+def _thread_class():
+    """The one that has the name: gevent puts one derived from it in its place."""
+    return next(cls for cls in threading.Thread.__mro__ if "name" in cls.__dict__)
 
 
 def _begin(thread):
@@ -45,8 +50,8 @@ def _put_in_threads():
         _previous_hook = getattr(threading, "_profile_hook", None)
         _core.chain_first_event(_previous_hook)
         threading.setprofile(_core.first_event)
-    _plain_name = threading.Thread.__dict__["name"]
-    threading.Thread.name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
+    _plain_name = _thread_class().__dict__["name"]
+    _thread_class().name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
 
 
 def _take_out_threads():
@@ -57,8 +62,8 @@ def _take_out_threads():
     _previous_hook = None
     if threading.Thread.__dict__.get("_bootstrap_inner") is _begin:
         threading.Thread._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
-    if getattr(threading.Thread.__dict__["name"], "fset", None) is _set_name:
-        threading.Thread.name = _plain_name
+    if getattr(_thread_class().__dict__["name"], "fset", None) is _set_name:
+        _thread_class().name = _plain_name
 
 
 # -- tasks
