@@ -205,6 +205,16 @@ SL_PUBLIC int sl_attach(void)
     return result;
 }
 
+SL_PUBLIC int sl_follow_(void)
+{
+    struct facts *facts = facts_get();
+    bool follow = facts->follow;
+    facts->follow = true;
+    int result = sl_attach();
+    facts->follow = follow;  // this child's own are another matter
+    return result;
+}
+
 SL_PUBLIC void sl_rank(int64_t rank)
 {
     struct guard guard;

@@ -19,6 +19,16 @@ static PyObject *attach(PyObject *module, PyObject *unused)
     return PyLong_FromLong(-result);
 }
 
+PyDoc_STRVAR(follow_doc, "follow()\n--\n\nThe same in the child of a fork, which is not recorded otherwise.");
+static PyObject *follow(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    int result = sl_follow_();
+    if (result == 0)
+        core_epoch++;
+    return PyLong_FromLong(-result);
+}
+
 PyDoc_STRVAR(set_rank_doc, "set_rank(rank)\n--\n\nThe process's rank in its run.");
 static PyObject *set_rank(PyObject *module, PyObject *rank)
 {
@@ -33,6 +43,7 @@ static PyObject *set_rank(PyObject *module, PyObject *rank)
 static PyMethodDef functions[] = {
     {"is_active", is_active, METH_NOARGS, is_active_doc},
     {"attach", attach, METH_NOARGS, attach_doc},
+    {"follow", follow, METH_NOARGS, follow_doc},
     {"set_rank", set_rank, METH_O, set_rank_doc},
     {0},
 };

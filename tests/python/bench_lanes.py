@@ -90,8 +90,11 @@ def main():
     plain = run("none")[0]
     theirs, ours = run("scope_profiler")[0] - plain, run("scoped_lane")[0] - plain
     print(f"a switch of greenlets adds: scope_profiler {theirs:.0f} ns, scoped_lane {ours:.0f} ns, {theirs / ours:.1f} times less")
-    alone, polled = run("scoped_lane")[1], run("scoped_lane polled")[1]
-    print(f"switches/s with {POLLERS} pollers: {100 * polled / alone:.1f} % of those with none")
+    alone, polled = run("scoped_lane"), run("scoped_lane polled")
+    print(
+        f"switches/s with {POLLERS} pollers: {100 * polled[1] / alone[1]:.1f} % of those with none, "
+        f"{100 * alone[0] / polled[0]:.1f} % where the pollers leave the processor to it"
+    )
     plain = run("none call")[0]
     mode = ["-m", "scoped_lane", "run"]
     recorded, passed = run("scoped_lane call", mode)[0], run("scoped_lane call", [*mode, "--include", "nothing"])[0]

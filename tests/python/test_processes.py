@@ -73,7 +73,7 @@ def once(file, jobs):
 
 @pytest.mark.parametrize("how", METHODS + [f"executor {method}" for method in METHODS])
 def test_pools_are_in_one_file_with_their_parent(scripts, how):
-    file = scripts.record(POOLS, how, "3", SCOPED_LANE_FORK="follow")
+    file = scripts.record(POOLS, how, "3")
     parent, *workers = once(file, 15)
     assert len(workers) >= int(file.said) and all(row["start_ns"] > parent["start_ns"] for row in workers)
     if "forkserver" not in how:  # whose parent is the server
@@ -83,7 +83,8 @@ def test_pools_are_in_one_file_with_their_parent(scripts, how):
 @pytest.mark.parametrize("how", ["os.fork", "subprocess", "chain fork", "chain spawn"])
 def test_generations_are_linked_and_nothing_is_in_two_of_them(scripts, how):  # L37
     calls = 3 if how == "chain fork" or how == "chain spawn" else 2
-    rows = once(scripts.record(POOLS, how, str(calls), SCOPED_LANE_FORK="follow"), calls)
+    env = {"SCOPED_LANE_FORK": "follow"} if how == "os.fork" else {}
+    rows = once(scripts.record(POOLS, how, str(calls), **env), calls)
     assert len(rows) == 3
     assert [row["parent_pid"] for row in rows[1:]] == [row["pid"] for row in rows[:-1]]
 
@@ -92,6 +93,33 @@ def test_a_fork_that_is_not_followed_records_nothing_in_the_child(scripts):
     file = scripts.record(POOLS, "os.fork", "2")
     assert {name: file.calls(name) for name in ("parent", "before", "job")} == {"parent": 1, "before": 1, "job": 0}
     assert len(file.table("processes")) == 1
+
+
+def test_a_worker_s_own_fork_is_not_followed_and_without_a_daemon_all_goes_as_ever(scripts):
+    code = """
+        import multiprocessing, os
+        import scoped_lane as sl
+
+        def work():
+            with sl.region("worker"):
+                pid = os.fork()
+                if not pid:
+                    with sl.region("fork of a worker"):
+                        os._exit(0)
+                os.waitpid(pid, 0)
+
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+            with sl.region("parent"):
+                pass
+        """
+    file = scripts.record(code)
+    assert {name: file.calls(name) for name in ("worker", "parent", "fork of a worker")} == {"worker": 1, "parent": 1, "fork of a worker": 0}
+    assert len(file.table("processes")) == 2
+    scripts.run(code)
 
 
 def test_workers_killed_inside_regions_leave_theirs(scripts):  # L32
@@ -122,8 +150,7 @@ def test_workers_killed_inside_regions_leave_theirs(scripts):  # L32
                 worker.join()
             with sl.region("parent"):
                 pass
-        """,
-        SCOPED_LANE_FORK="follow",
+        """
     )
     killed = [row for row in file.table("processes") if row["rank"] and row["produced"]]
     assert len(killed) == 3 and file.calls("done") == 300 and file.calls("parent") == 1
@@ -132,7 +159,7 @@ def test_workers_killed_inside_regions_leave_theirs(scripts):  # L32
 
 
 def test_a_pool_of_64_is_in_one_file(scripts):
-    file = scripts.record(POOLS, "fork", "64", SCOPED_LANE_FORK="follow", SCOPED_LANE_RING="16K")
+    file = scripts.record(POOLS, "fork", "64", SCOPED_LANE_RING="16K")
     assert len(once(file, 320)) >= 1 + int(file.said)
 
 
@@ -157,8 +184,7 @@ def test_the_trackers_and_hooks_of_a_spawned_child_are_its_own(scripts):
                 process.start()
                 process.join()
             work("own")
-        """,
-        SCOPED_LANE_FORK="follow",
+        """
     )
     assert file.calls("task") == 3
     names = {thread.name for rank in file.ranks for thread in file.threads(rank)}

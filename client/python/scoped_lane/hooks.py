@@ -31,21 +31,23 @@ def _set_name(thread, name):
         _core.thread_name(thread.name)  # another thread's is told when that one ends
 
 
-def _thread_class():
-    """The one that has the name: gevent puts one derived from it in its place."""
-    return next(cls for cls in threading.Thread.__mro__ if "name" in cls.__dict__)
+def _thread_class(attribute="name"):
+    """The one that has it: gevent puts one derived from it in its place."""
+    return next(cls for cls in threading.Thread.__mro__ if attribute in cls.__dict__)
 
 
 def _begin(thread):
-    _core.tell_thread(thread)
+    if not _core.rename_greenlet(threading.get_ident(), thread.name):  # one that gevent runs in a greenlet
+        _core.tell_thread(thread)
     _plain_begin(thread)
 
 
 def _put_in_threads():
     global _previous_hook, _plain_name, _plain_begin
     if sys.version_info >= (3, 12) and hasattr(threading.Thread, "_bootstrap_inner"):
-        _plain_begin = threading.Thread._bootstrap_inner
-        threading.Thread._bootstrap_inner = _begin
+        cls = _thread_class("_bootstrap_inner")
+        _plain_begin = cls._bootstrap_inner
+        cls._bootstrap_inner = _begin
     else:
         _previous_hook = getattr(threading, "_profile_hook", None)
         _core.chain_first_event(_previous_hook)
@@ -60,8 +62,8 @@ def _take_out_threads():
         threading.setprofile(_previous_hook)
     _core.chain_first_event(None)
     _previous_hook = None
-    if threading.Thread.__dict__.get("_bootstrap_inner") is _begin:
-        threading.Thread._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
+    if getattr(threading.Thread, "_bootstrap_inner", None) is _begin:
+        _thread_class("_bootstrap_inner")._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
     if getattr(_thread_class().__dict__["name"], "fset", None) is _set_name:
         _thread_class().name = _plain_name
 
@@ -72,8 +74,8 @@ def _take_out_threads():
 class WaitForModule:
     """On sys.meta_path until a module is imported: nobody is to pay for an import they did not ask for."""
 
-    def __init__(self, name, then):
-        self._name, self._then = name, then
+    def __init__(self, name, then, is_wanted=lambda: any(_users.values())):
+        self._name, self._then, self._is_wanted = name, then, is_wanted
 
     def find_spec(self, name, path=None, target=None):
         if name != self._name:
@@ -92,7 +94,7 @@ class WaitForModule:
                 plain(module)
                 try:
                     del spec.loader.exec_module
-                    if any(_users.values()):
+                    if self._is_wanted():
                         self._then()
                 except Exception as problem:  # the module is there, and we are not in it
                     warnings.warn(f"scoped_lane: {self._name} is not followed: {problem!r}")

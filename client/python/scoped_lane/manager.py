@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 
-from scoped_lane import _core, decorate, files, hooks
+from scoped_lane import _core, decorate, files, hooks, workers
 
 SESSION_REGION = "scope_profiler.session"
 RECORDING = "recording"  # who wants the hooks
@@ -96,10 +96,15 @@ def attach():
         return False
     if not hooks.is_used_by(RECORDING):
         try:
-            hooks.use(RECORDING, os.environ.get("SCOPED_LANE_ASYNC") != "0")
+            _follow()
         except Exception as problem:  # an interpreter that is made otherwise: regions are recorded all the same
             _warn_once("hooks", f"threads or tasks are not followed: {problem!r}")
+    workers.watch(_follow)
     return True
+
+
+def _follow():
+    hooks.use(RECORDING, os.environ.get("SCOPED_LANE_ASYNC") != "0")
 
 
 def is_recording():
