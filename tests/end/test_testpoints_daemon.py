@@ -50,6 +50,13 @@ class Story:
         except OSError:
             return False
 
+    def has_sampled(self):
+        """Only then does the daemon know what the kernel says of a thread; a program that is quicker than its period never is."""
+        try:
+            return self.answers() and any(row["state"] in ("running", "waiting") for row in self.corner.rows("lanes?idle"))
+        except OSError:  # killed over it
+            return False
+
     def asks_to_finish(self):
         try:
             rows = self.answers() and self.corner.rows("processes")
@@ -138,6 +145,7 @@ def with_patience(action):
 def recorded(story):
     story.serve(armed=True)
     story.play()
+    story.wait(story.has_sampled, "the daemon has sampled the program")
     story.end_app()
     return story.settles()
 
