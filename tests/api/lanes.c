@@ -15,6 +15,7 @@
 // What the test cannot know is printed. Where it says "waits", the program ends when stdin does.
 #include <inttypes.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,10 +254,13 @@ static void crowd(long at_once, long over_time)
 
 // -- spin
 
+static sem_t entered;
+
 static void *spin_main(void *spins)
 {
     sl_thread_name(spins ? "spinner" : "idler");
     sl_enter(spins ? work : inner);
+    sem_post(&entered);
     for (int64_t end_ns = clock_ns(CLOCK_MONOTONIC) + INT64_C(2000000000); spins && clock_ns(CLOCK_MONOTONIC) < end_ns;)
         ;
     pthread_barrier_wait(&barrier);
@@ -269,8 +273,11 @@ static void spin(void)
 {
     pthread_t threads[10];
     pthread_barrier_init(&barrier, NULL, 11);
-    for (int i = 0; i < 10; i++)
+    sem_init(&entered, 0, 0);
+    for (int i = 0; i < 10; i++) {  // one after another: a thread that registers beside others waits for them, in CPU time too
         pthread_create(&threads[i], NULL, spin_main, i == 0 ? threads : NULL);
+        sem_wait(&entered);
+    }
     pthread_barrier_wait(&barrier);
     printf("cpu %" PRId64 " ns\n", clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     wait_for_eof();
