@@ -59,8 +59,10 @@ static int load_summaries(struct sl_run *run, struct columns *columns)
 
 // -- texts that hold JSON ---------------------------------------------------------------------------------------------
 
-static int check_json(struct sl_run *run, const char *column, const char *text, uint64_t calls, bool per_call)
+// "" and null are the empty list, and become it.
+static int check_json(struct sl_run *run, const char *column, const char **list, uint64_t calls, bool per_call)
 {
+    const char *text = *list;
     int64_t length = *text ? json_list_length(text) : 0;
     if (length == JSON_LIST_NOT_JSON)
         return run_fail(run, -EINVAL, "%s/%s is not JSON: %.60s", index_name, column, text);
@@ -69,6 +71,7 @@ static int check_json(struct sl_run *run, const char *column, const char *text, 
     if (per_call && length && (uint64_t)length != calls)
         return run_fail(run, -EINVAL, "%s/%s has entries for %" PRId64 " calls, not %" PRIu64, index_name, column,
                         length, calls);
+    *list = length ? text : "[]";
     return 0;
 }
 
@@ -76,14 +79,8 @@ static int load_json_column(struct sl_run *run, struct columns *columns, const c
 {
     int result = run_load_texts(run, columns->group, index_name, name, &columns->length, RUN_REPAIR, texts);
     for (uint64_t i = 0; result == 0 && i < columns->length; i++)
-        result = check_json(run, name, texts->texts[i], (uint64_t)columns->counts[i], per_call);
+        result = check_json(run, name, &texts->texts[i], (uint64_t)columns->counts[i], per_call);
     return result;
-}
-
-// Of a row: none, "" and null are the empty list.
-static const char *json_list(const struct run_texts *texts, uint64_t i)
-{
-    return texts->texts && json_list_length(texts->texts[i]) > 0 ? texts->texts[i] : "[]";
 }
 
 // -- columnar ---------------------------------------------------------------------------------------------------------
@@ -283,8 +280,8 @@ static int take_rows(struct sl_run *run, const struct columns *columns)
         row->name = run->names.texts[row->region];
         row->calls = (uint64_t)columns->counts[i];
         row->source_file = run->files.texts ? run->files.texts[i] : "";
-        row->tags = json_list(&run->tags, i);
-        row->call_metadata = json_list(&run->call_metadata, i);
+        row->tags = run->tags.texts ? run->tags.texts[i] : "[]";
+        row->call_metadata = run->call_metadata.texts ? run->call_metadata.texts[i] : "[]";
         row->source_line = columns->lines && columns->lines[i] >= 0 ? columns->lines[i] : -1;
         row->exclusive_ns = columns->exclusive && columns->exclusive[i] >= 0 ? columns->exclusive[i] : -1;
         run->offsets[i] = columns->offsets ? (uint64_t)columns->offsets[i] : 0;
