@@ -623,28 +623,47 @@ static int get_scalar(hid_t attribute, hid_t type, struct h5_attribute *value, s
     }
 }
 
-int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value, struct h5_error *error)
+struct attribute {
+    hid_t id, space, type;
+};
+
+static void close_attribute(const struct attribute *attribute)
+{
+    if (attribute->type >= 0)
+        H5Tclose(attribute->type);
+    if (attribute->space >= 0)
+        H5Sclose(attribute->space);
+    H5Aclose(attribute->id);
+}
+
+// 1: it is open; 0: there is none.
+static int open_attribute(hid_t object, const char *name, struct attribute *attribute, struct h5_error *error)
 {
     if (H5Aexists(object, name) <= 0) {
         H5Eclear2(H5E_DEFAULT);
-        return H5_ATTRIBUTE_NONE;
+        return 0;
     }
-    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    if (attribute < 0)
+    attribute->id = H5Aopen(object, name, H5P_DEFAULT);
+    if (attribute->id < 0)
         return fail_hdf5(error, -EINVAL);
-    hid_t space = H5Aget_space(attribute), type = H5Aget_type(attribute);
-    int result;
-    if (space < 0 || type < 0)
-        result = fail_hdf5(error, -EINVAL);
-    else if (H5Sget_simple_extent_type(space) != H5S_SCALAR)
-        result = H5_ATTRIBUTE_OTHER;
-    else
-        result = get_scalar(attribute, type, value, error);
-    if (type >= 0)
-        H5Tclose(type);
-    if (space >= 0)
-        H5Sclose(space);
-    H5Aclose(attribute);
+    attribute->space = H5Aget_space(attribute->id);
+    attribute->type = H5Aget_type(attribute->id);
+    if (attribute->space >= 0 && attribute->type >= 0)
+        return 1;
+    int result = fail_hdf5(error, -EINVAL);
+    close_attribute(attribute);
+    return result;
+}
+
+int h5_attribute_get(h5_id object, const char *name, struct h5_attribute *value, struct h5_error *error)
+{
+    struct attribute attribute;
+    int result = open_attribute(object, name, &attribute, error);
+    if (result <= 0)
+        return result < 0 ? result : H5_ATTRIBUTE_NONE;
+    bool scalar = H5Sget_simple_extent_type(attribute.space) == H5S_SCALAR;
+    result = scalar ? get_scalar(attribute.id, attribute.type, value, error) : H5_ATTRIBUTE_OTHER;
+    close_attribute(&attribute);
     return result;
 }
 
@@ -673,23 +692,18 @@ static int collect_texts(hid_t attribute, hid_t type, size_t count, struct buffe
 
 static int list_texts(hid_t object, const char *name, struct buffer *texts, struct h5_error *error)
 {
-    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    if (attribute < 0)
-        return fail_hdf5(error, -EINVAL);
-    hid_t space = H5Aget_space(attribute), type = H5Aget_type(attribute);
-    hssize_t count = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-    int result;
-    if (type < 0 || count < 0)
+    struct attribute attribute;
+    int result = open_attribute(object, name, &attribute, error);
+    if (result <= 0)
+        return result;
+    hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
+    if (count < 0)
         result = fail_hdf5(error, -EINVAL);
-    else if (H5Tget_class(type) != H5T_STRING || count > ATTRIBUTE_TEXTS_MOST)
+    else if (H5Tget_class(attribute.type) != H5T_STRING || count > ATTRIBUTE_TEXTS_MOST)
         result = fail(error, -EINVAL, "it does not hold texts");
     else
-        result = collect_texts(attribute, type, (size_t)count, texts, error);
-    if (type >= 0)
-        H5Tclose(type);
-    if (space >= 0)
-        H5Sclose(space);
-    H5Aclose(attribute);
+        result = collect_texts(attribute.id, attribute.type, (size_t)count, texts, error);
+    close_attribute(&attribute);
     return result;
 }
 
@@ -697,10 +711,6 @@ int h5_attribute_texts(h5_id object, const char *name, bool (*each)(void *contex
                        struct h5_error *error)
 {
     struct buffer texts = {0};
-    if (H5Aexists(object, name) <= 0) {
-        H5Eclear2(H5E_DEFAULT);
-        return 0;
-    }
     return tell(&texts, list_texts(object, name, &texts, error), each, context);
 }
 
