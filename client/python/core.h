@@ -82,6 +82,10 @@ static inline void core_leave(struct region *region)
 void core_release_held(sl_task_t task);
 extern int core_held;  // how many such calls there are
 
+// ---- init.c
+
+extern struct wrapperbase core_init_base;  // for PyDescr_NewWrapper, with an initproc
+
 // ---- copy.c
 
 int core_refuse_second_copy(void);  // -1 with an ImportError where this process has one already

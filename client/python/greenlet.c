@@ -509,20 +509,6 @@ static int greenlet_init(PyObject *self, PyObject *args, PyObject *names)
     return result;
 }
 
-static PyObject *init_method(PyObject *self, PyObject *args, void *wrapped, PyObject *names)
-{
-    if (((initproc)wrapped)(self, args, names) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static struct wrapperbase init_base = {
-    .name = "__init__",
-    .wrapper = (wrapperfunc)(void (*)(void))init_method,
-    .doc = "Initialize self.  See help(type(self)) for accurate signature.",
-    .flags = PyWrapperFlag_KEYWORDS,
-};
-
 static PyObject *get_run(PyObject *self, void *unused)
 {
     (void)unused;
@@ -557,7 +543,7 @@ static void replace_slots(PyTypeObject *type, newfunc from_new, newfunc to_new, 
 
 static int put_in_type(PyTypeObject *type)
 {
-    PyObject *init = PyDescr_NewWrapper(type, &init_base, (void *)greenlet_init), *run = PyDescr_NewGetSet(type, &run_member);
+    PyObject *init = PyDescr_NewWrapper(type, &core_init_base, (void *)greenlet_init), *run = PyDescr_NewGetSet(type, &run_member);
     PyObject *before_init = PyDict_GetItemString(type->tp_dict, "__init__"), *before_run = PyDict_GetItemString(type->tp_dict, "run");
     int result = -1;
     if (init && run && before_init && before_run && Py_TYPE(before_run)->tp_descr_get && Py_TYPE(before_run)->tp_descr_set) {

@@ -426,20 +426,6 @@ static int task_init(PyObject *self, PyObject *args, PyObject *names)
     return result;
 }
 
-static PyObject *init_method(PyObject *self, PyObject *args, void *wrapped, PyObject *names)
-{
-    if (((initproc)wrapped)(self, args, names) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static struct wrapperbase init_base = {
-    .name = "__init__",
-    .wrapper = (wrapperfunc)(void (*)(void))init_method,
-    .doc = "Initialize self.  See help(type(self)) for accurate signature.",
-    .flags = PyWrapperFlag_KEYWORDS,
-};
-
 // The timer that a task runs; borrowed, for the task has it. NULL: it has none.
 static struct timer *timer_of(PyObject *task)
 {
@@ -532,7 +518,7 @@ static void find_get_name(PyTypeObject *type)
 
 static int put_in(PyTypeObject *type)
 {
-    PyObject *init = PyDescr_NewWrapper(type, &init_base, (void *)task_init);
+    PyObject *init = PyDescr_NewWrapper(type, &core_init_base, (void *)task_init);
     PyObject *get_coro = PyDescr_NewMethod(type, &get_coro_method), *set_name = PyDescr_NewMethod(type, &set_name_method);
     Py_CLEAR(plain_init_method);
     Py_CLEAR(plain_get_coro);
