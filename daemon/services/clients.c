@@ -1,9 +1,9 @@
-// Who is there. A client arrives in two ways: over register.sock, with its segment's descriptor, or by the scan, which finds
-// segments by their names once a second (a busy or restarted daemon misses nothing). Identity comes from SO_PEERCRED and from
-// the file's owner, never from what the client says.
+// Who is there. A client arrives in two ways: over register.sock, with its segment's descriptor, or by the scan, which
+// finds segments by their names once a second (a busy or restarted daemon misses nothing). Identity comes from SO_PEERCRED
+// and from the file's owner, never from what the client says.
 //
-// The end of a process: (pid, start time) is no longer there; its pidfd then tells the exit status. Socket EOF alone is a hint: a
-// program may close descriptors it did not open ("deaf"), or execute another program ("exec").
+// The end of a process: (pid, start time) is no longer there; its pidfd then tells the exit status. Socket EOF alone is a
+// hint: a program may close descriptors it did not open ("deaf"), or execute another program ("exec").
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,9 +85,14 @@ static struct client *find_segment(const struct daemon *daemon, dev_t device, in
 static struct process_facts facts_of(const struct client *client, uid_t uid, gid_t gid)
 {
     const struct sl_segment *identity = &client->segment.identity;
-    struct process_facts facts = {.pid = (uint32_t)client->pid, .parent_pid = identity->parent_pid,
-                                  .start_time = client->start_time, .parent_start_time = identity->parent_start_time, .uid = uid,
-                                  .gid = gid, .clock = identity->clock, .world_size = identity->world_size,
+    struct process_facts facts = {.pid = (uint32_t)client->pid,
+                                  .parent_pid = identity->parent_pid,
+                                  .start_time = client->start_time,
+                                  .parent_start_time = identity->parent_start_time,
+                                  .uid = uid,
+                                  .gid = gid,
+                                  .clock = identity->clock,
+                                  .world_size = identity->world_size,
                                   .rank = sl_load_relaxed(&segment_header(&client->segment)->rank),
                                   .created_ticks = identity->created_ticks,
                                   .created_monotonic_ns = identity->created_monotonic_ns,
@@ -148,7 +153,8 @@ static void end_earlier_images(const struct client *client)
 {
     int64_t now_ns = clock_monotonic_ns();
     for (struct client *other = client->daemon->clients; other; other = other->next)
-        if (other != client && !other->gone && is_same_process(other->process, client->process) && has_left_without_goodbye(other)) {
+        if (other != client && !other->gone && is_same_process(other->process, client->process) &&
+            has_left_without_goodbye(other)) {
             other->gone = true;
             other->gone_ns = now_ns;
             say_how_it_ended(other, true);
@@ -221,7 +227,8 @@ static struct client *open_and_adopt(struct daemon *daemon, int fd, const char *
         note_foreign(status.st_ino);
         return NULL;
     }
-    if (restore_is_over(daemon, segment.identity.uuid)) {  // a hello that was read after its process had been found, and had ended
+    if (restore_is_over(daemon,
+                        segment.identity.uuid)) {  // a hello that was read after its process had been found, and had ended
         segment_unlink(&segment);
         segment_close(&segment);
         return NULL;
@@ -256,7 +263,8 @@ static void connection_close(struct connection *connection)
 
 static void send_welcome(struct connection *connection, enum sl_welcome_status status)
 {
-    struct sl_welcome welcome = {.magic = SL_WELCOME_MAGIC, .abi = SL_ABI_VERSION, .status = status, .daemon_pid = (uint32_t)getpid()};
+    struct sl_welcome welcome = {
+        .magic = SL_WELCOME_MAGIC, .abi = SL_ABI_VERSION, .status = status, .daemon_pid = (uint32_t)getpid()};
     struct iovec bytes = {&welcome, sizeof welcome};
     union {
         struct cmsghdr header;
@@ -266,7 +274,8 @@ static void send_welcome(struct connection *connection, enum sl_welcome_status s
     if (status == SL_WELCOME_OK) {
         message.msg_control = &control;
         message.msg_controllen = sizeof control.room;
-        control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        control.header =
+            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(&control.header), &connection->daemon->eventfd, sizeof(int));
     }
     sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -285,6 +294,26 @@ static void attach_socket(struct client *client, struct connection *connection)
     TESTPOINT(welcome_sent);
 }
 
+// Says no, and takes away what was handed over, for a client that has ended meanwhile does not read this and would leave
+// its segment for ever. Root is not led to other files by it: the kernel names the file, which lies in SHM_DIRECTORY and is
+// the sender's.
+static void turn_away(struct connection *connection, enum sl_welcome_status status, int fd)
+{
+    char link[64], path[sizeof SHM_DIRECTORY "/" + NAME_MAX];
+    struct stat handed, named;
+    unsigned uid;
+    send_welcome(connection, status);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = fd < 0 ? -1 : readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return;
+    path[length] = 0;
+    if (sscanf(path, SHM_DIRECTORY "/" SL_NAME_PREFIX "%u.", &uid) == 1 && uid == connection->peer.uid &&
+        !strchr(path + sizeof SHM_DIRECTORY, '/') && fstat(fd, &handed) == 0 && handed.st_uid == uid &&
+        lstat(path, &named) == 0 && named.st_dev == handed.st_dev && named.st_ino == handed.st_ino)
+        unlink(path);
+}
+
 // A first message. False: the connection is of no use.
 static bool take_hello(struct connection *connection, const struct sl_hello *hello, size_t length, int fd)
 {
@@ -295,17 +324,20 @@ static bool take_hello(struct connection *connection, const struct sl_hello *hel
     }
     if (hello->abi != SL_ABI_VERSION) {
         char problem[128];
-        snprintf(problem, sizeof problem, "it has ABI version %u, this daemon reads version %u", hello->abi, SL_ABI_VERSION);
+        snprintf(problem, sizeof problem, "it has ABI version %u, this daemon reads version %u", hello->abi,
+                 SL_ABI_VERSION);
         refuse(daemon, connection->peer.pid, "(not opened)", problem);
-        send_welcome(connection, SL_WELCOME_OTHER_ABI);
+        turn_away(connection, SL_WELCOME_OTHER_ABI, fd);
         return false;
     }
-    if (length != sizeof *hello || !memchr(hello->name, 0, sizeof hello->name) || !memchr(hello->run_key, 0, sizeof hello->run_key)) {
+    if (length != sizeof *hello || !memchr(hello->name, 0, sizeof hello->name) ||
+        !memchr(hello->run_key, 0, sizeof hello->run_key)) {
         refuse(daemon, connection->peer.pid, "(none)", "its hello is cut short");
         return false;
     }
     if (hello->error) {
-        runs_note_unable(daemon, connection->peer.uid, hello->run_key, connection->peer.pid, hello->name, (int)hello->error);
+        runs_note_unable(daemon, connection->peer.uid, hello->run_key, connection->peer.pid, hello->name,
+                         (int)hello->error);
         return false;
     }
     struct stat status;
@@ -317,7 +349,7 @@ static bool take_hello(struct connection *connection, const struct sl_hello *hel
     if (!client)
         client = open_and_adopt(daemon, fd, hello->name, connection->peer.pid, connection->peer.uid, connection->peer.gid);
     if (!client) {
-        send_welcome(connection, SL_WELCOME_REFUSED);
+        turn_away(connection, SL_WELCOME_REFUSED, fd);
         return false;
     }
     attach_socket(client, connection);
@@ -332,7 +364,8 @@ static ssize_t receive(int from, struct sl_hello *hello, int *fd)
         struct cmsghdr header;
         char room[CMSG_SPACE(8 * sizeof(int))];
     } control;
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
     *fd = -1;
     ssize_t length = recvmsg(from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0)
@@ -381,7 +414,8 @@ static void accept_one(struct daemon *daemon, int fd)
     socklen_t size = sizeof connection->peer;
     connection->daemon = daemon;
     connection->fd = fd;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0 || uv_poll_init(&daemon->loop, &connection->poll, fd) < 0) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0 ||
+        uv_poll_init(&daemon->loop, &connection->poll, fd) < 0) {
         close(fd);
         free(connection);
         return;
@@ -447,8 +481,8 @@ static bool is_same_directory(const char *one, const char *other)
            (stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
-// A file that got no further than its beginning, because its process was killed there: nobody will miss it. Time has to pass, for the
-// process may be one that /proc does not show us.
+// A file that got no further than its beginning, because its process was killed there: nobody will miss it. Time has to
+// pass, for the process may be one that /proc does not show us.
 static void remove_unfinished(int directory, const char *name, const struct stat *status)
 {
     unsigned uid, pid;
@@ -457,7 +491,8 @@ static void remove_unfinished(int directory, const char *name, const struct stat
     if (sscanf(name, SL_NAME_PREFIX "%u.%u.%llu.", &uid, &pid, &start_time) != 3 || procfs_is_alive(pid, start_time) ||
         clock_ns(CLOCK_REALTIME) - status->st_ctim.tv_sec * INT64_C(1000000000) < UNFINISHED_NS)
         return;
-    if (fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == status->st_ino && unlinkat(directory, name, 0) == 0)
+    if (fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == status->st_ino &&
+        unlinkat(directory, name, 0) == 0)
         say_detail("removed %s, which process %u had not finished when it ended", name, pid);
 }
 
@@ -473,7 +508,8 @@ static void scan_one(struct daemon *daemon, const char *where, int directory, co
         close(fd);  // another user's file under that name
         return;
     }
-    if (pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) || !header.magic) {
+    if (pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) ||
+        !header.magic) {
         close(fd);  // it is still being made
         remove_unfinished(directory, name, &status);
         return;
@@ -648,7 +684,8 @@ void clients_check(struct daemon *daemon)
             client->gone = true;
             client->gone_ns = now_ns;
             say_how_it_ended(client, exec);
-            pump_client(client, true);  // its exit status may be waited for: meanwhile what was open is shown, not what had been
+            pump_client(client,
+                        true);  // its exit status may be waited for: meanwhile what was open is shown, not what had been
         }
         wind_up(client, now_ns);
     }

@@ -1,5 +1,6 @@
 """What cannot be done is said: what was tried, on what, and why it failed; exit status 1 or 2; and nothing is lost."""
 
+import os
 import re
 import shutil
 import socket
@@ -8,7 +9,7 @@ import subprocess
 
 import h5py
 import pytest
-from conftest import ROOT, wait_until
+from conftest import ROOT, SHM, wait_until
 from runfile import RunFile
 
 REFERENCE = ROOT / "tests" / "reference" / "threads.h5"
@@ -233,3 +234,19 @@ def test_a_hello_of_another_abi_is_answered_with_the_daemons_own(service):
     assert (magic, status, pid) == (0x6D6F6377, 1, service.daemon.pid)
     assert abi != 77
     wait_until(lambda: re.search(r"\b77\b", service.daemon.stderr_text), what="the daemon says what it refused")
+
+
+def test_what_a_refused_client_handed_over_is_taken_away_where_it_died_before_it_heard_of_it(service):
+    segment = SHM / f"scoped-lane.{os.getuid()}.{os.getpid()}.0.refused"
+    other = SHM / f"not-{segment.name}"
+    for path in (other, segment):
+        path.write_bytes(bytes(4096))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client, open(path) as handed:
+            client.connect(str(service.rundir / "register.sock"))
+            socket.send_fds(client, [struct.pack("<4I160s", 0x6F6C6C68, 78, 176, 1, b"")], [handed.fileno()])
+    try:
+        wait_until(lambda: not segment.exists(), what="the segment is gone")
+        assert other.exists()
+    finally:
+        for path in (other, segment):
+            path.unlink(missing_ok=True)
