@@ -85,11 +85,11 @@ def test_a_rank_that_skips_the_collective_is_named_though_it_is_in_no_call(place
     run = place.start(place.lane, "run", "--mpi", "--", *place.mpirun(RANKS, program("calls"), "skip"))
 
     def all_wait():
-        text = place.run(place.lane, "where", status=None).stdout_text
-        return [line.split()[0] for line in text.splitlines()] == ["RANKS", "1", "0,2-3"] and text.splitlines()
+        lines = place.run(place.lane, "where", status=None).stdout_text.splitlines()
+        where = [(line.split()[0], line.endswith("(in no region)"), line.endswith("MPI_Barrier")) for line in lines[1:]]
+        return where == [("1", True, False), ("0,2-3", False, True)]  # a rank may be long in MPI_Init
 
-    lines = wait_until(all_wait, what="three ranks wait")
-    assert lines[1].endswith("(in no region)") and lines[2].endswith("MPI_Barrier")
+    wait_until(all_wait, what="three ranks wait for one that is in no call, which is named first")
     run.send_signal(signal.SIGTERM)
     run.ends(status=None)
 
