@@ -49,6 +49,7 @@ static void rows_member(struct page *page, const char *key, void (*rows)(struct 
     jsonw_key(page->json, key);
     jsonw_array(page->json);
     rows(page);
+    page_finish(page);
     jsonw_array_end(page->json);
 }
 

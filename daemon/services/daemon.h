@@ -158,6 +158,7 @@ struct daemon {
     struct follower *followers;
     int64_t followers_until_ns;  // at our end: when those that have not gone are left
     uint64_t follow_lost;  // lines that they were too slow for
+    unsigned listings;     // answers in the making, over several turns of the loop: no run is forgotten meanwhile
 };
 
 // ---- service.c

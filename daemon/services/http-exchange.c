@@ -60,6 +60,56 @@ static void resume(struct exchange *exchange)
     http_run_soon(exchange->connection->http);
 }
 
+// --- Turns -------------------------------------------------------------------------------------------------------------
+
+static int64_t turn_limit_ns(const struct http *http)
+{
+    return http->limits.turn_ms * INT64_C(1000000);
+}
+
+// Rings have to be drained between answers, however many are asked for at once.
+static bool has_to_wait(const struct exchange *exchange)
+{
+    const struct http *http = exchange->connection->http;
+    return !exchange->due && (http->first || http->turn_ns >= turn_limit_ns(http));
+}
+
+static void enqueue(struct exchange *exchange)
+{
+    struct http *http = exchange->connection->http;
+    http->counts.deferred++;
+    exchange->queued = exchange->suspended = true;
+    exchange->next = NULL;
+    *http->last = exchange;
+    http->last = &exchange->next;
+    MHD_suspend_connection(exchange->connection->mhd);
+    http_turn_soon(http);
+}
+
+static void dequeue(struct exchange *exchange)
+{
+    struct http *http = exchange->connection->http;
+    struct exchange **place = &http->first;
+    while (*place != exchange)
+        place = &(*place)->next;
+    *place = exchange->next;
+    if (http->last == &exchange->next)
+        http->last = place;
+    exchange->queued = false;
+}
+
+bool http_next_in_turn(struct http *http)
+{
+    struct exchange *exchange = http->first;
+    if (!exchange || http->turn_ns >= turn_limit_ns(http))
+        return false;
+    dequeue(exchange);
+    exchange->due = true;
+    exchange->suspended = false;
+    MHD_resume_connection(exchange->connection->mhd);
+    return true;
+}
+
 void http_exchange_leave(struct exchange *exchange)
 {
     exchange->gone = true;
@@ -69,10 +119,10 @@ void http_exchange_leave(struct exchange *exchange)
 void http_wake(struct http_request *request)
 {
     struct exchange *exchange = (struct exchange *)request;
-    if (exchange->suspended)
+    if (exchange->suspended && !exchange->queued)
         resume(exchange);
     else
-        exchange->woken = true;
+        exchange->woken = !exchange->queued;  // its turn comes
 }
 
 static ssize_t read_stream(void *context, uint64_t position, char *into, size_t room)
@@ -208,7 +258,7 @@ static bool parameters_known(struct exchange *exchange, const struct http_route 
     return false;
 }
 
-// 0 with a reply, or HTTP_WAIT.
+// 0 with a reply, HTTP_WAIT or HTTP_AGAIN.
 static int dispatch(struct exchange *exchange, struct http_reply *reply)
 {
     struct http *http = exchange->connection->http;
@@ -237,14 +287,25 @@ static enum MHD_Result answer(struct exchange *exchange)
 {
     struct http_reply reply = {.status = MHD_HTTP_OK, .content_type = "application/json"};
     struct connection *connection = exchange->connection;
+    if (has_to_wait(exchange)) {
+        enqueue(exchange);
+        return MHD_YES;
+    }
     exchange->request.body = exchange->body.data ? exchange->body.data : "";
     exchange->request.body_length = exchange->body.length;
     connection->phase = PHASE_REPLY;
-    exchange->woken = false;
+    exchange->due = exchange->woken = false;
+    struct http *http = connection->http;
+    int64_t begin_ns = clock_monotonic_ns();
+    exchange->request.until_ns = begin_ns + turn_limit_ns(http) - http->turn_ns;
     int result = dispatch(exchange, &reply);
-    if (result == HTTP_WAIT) {
+    http->turn_ns += clock_monotonic_ns() - begin_ns;
+    if (result == HTTP_WAIT || result == HTTP_AGAIN) {
         buffer_finish(&reply.body);
-        suspend(exchange);
+        if (result == HTTP_WAIT)
+            suspend(exchange);
+        else
+            enqueue(exchange);
         return MHD_YES;
     }
     return send_reply(exchange, &reply);
@@ -340,6 +401,8 @@ void http_on_completed(void *context, struct MHD_Connection *mhd, void **slot, e
         return;
     struct connection *connection = exchange->connection;
     struct http *http = connection->http;
+    if (exchange->queued)
+        dequeue(exchange);
     if (exchange->request.release)
         exchange->request.release(exchange->request.state);
     http->counts.queued_bytes -= exchange->queued_bytes;

@@ -29,10 +29,14 @@ struct http {
     struct connection *connections;  // all that are open
     struct http_counts counts;
     bool closing;
+    int64_t turn_ns;                  // what handlers have taken of this turn of the loop
+    struct exchange *first, **last;  // requests that have to wait for a turn of theirs, in the order in which they came
     int handles_open;
     uv_poll_t poll;    // libmicrohttpd's epoll fd
     uv_timer_t timer;  // its next timeout
     uv_timer_t tick;   // our deadlines
+    uv_prepare_t prepare;  // a turn begins
+    uv_idle_t idle;        // active while requests wait
 };
 
 enum phase { PHASE_HEADER, PHASE_BODY, PHASE_REPLY };
@@ -57,6 +61,9 @@ struct exchange {
     struct buffer body;
     size_t queued_bytes;
     ssize_t (*read)(struct http_request *request, char *into, size_t room);
+    struct exchange *next;  // of those that wait for a turn
+    bool queued;            // it is one of them
+    bool due;               // it has waited, and is to be answered now
     bool suspended;
     bool woken;  // http_wake came before the wait did
     bool gone;   // the peer hung up, or the server closes
@@ -84,7 +91,12 @@ void http_on_completed(void *context, struct MHD_Connection *mhd, void **slot, e
 void http_exchange_leave(struct exchange *exchange);  // the peer is gone: the waiting handler or stream ends
 void http_write_error(struct buffer *body, const char *text);
 
+// Takes the request that has waited longest for a turn out of the queue, to be gone on with at the next MHD_run. False: there is none, or
+// no time for it in this turn.
+bool http_next_in_turn(struct http *http);
+
 // Has the server run once more from the loop: a connection that is resumed from outside it would wait for the next event.
 void http_run_soon(struct http *http);
+void http_turn_soon(struct http *http);  // the same for the queue of those that wait for a turn
 
 #endif

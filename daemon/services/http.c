@@ -20,7 +20,7 @@
 enum {
     TICK_MS = 500,
     POOL_FACTOR = 3,   // libmicrohttpd's memory per connection: its own too-long reply is HTML, ours comes well before it
-    HANDLES = 3,       // poll, timer, tick
+    HANDLES = 5,       // poll, timer, tick, prepare, idle
     REFUSED_MAX = 32,  // connections beyond the limit that are open just to be refused
 };
 
@@ -34,6 +34,7 @@ const struct http_limits http_limits_default = {
     .header_timeout_ms = 5000,
     .idle_timeout_ms = 30000,
     .write_timeout_ms = 10000,
+    .turn_ms = 2,
 };
 
 // --- Connections -------------------------------------------------------------------------------------------------------
@@ -188,6 +189,28 @@ void http_run_soon(struct http *http)
         uv_timer_start(&http->timer, on_timeout, 0, 0);
 }
 
+static void on_turn(uv_prepare_t *prepare)
+{
+    struct http *http = prepare->data;
+    http->turn_ns = 0;
+}
+
+// An idle handle, for a timer of no time keeps libuv from looking at the sockets.
+static void on_idle(uv_idle_t *idle)
+{
+    struct http *http = idle->data;
+    while (http_next_in_turn(http))
+        run(http);
+    if (!http->first)
+        uv_idle_stop(idle);
+}
+
+void http_turn_soon(struct http *http)
+{
+    if (!http->closing)
+        uv_idle_start(&http->idle, on_idle);
+}
+
 static void on_ready(uv_poll_t *handle, int status, int events)
 {
     (void)status, (void)events;
@@ -216,6 +239,7 @@ static void limits_fill(struct http_limits *limits, const struct http_limits *gi
     LIMIT(header_timeout_ms);
     LIMIT(idle_timeout_ms);
     LIMIT(write_timeout_ms);
+    LIMIT(turn_ms);
 #undef LIMIT
 }
 
@@ -246,6 +270,7 @@ int http_open(struct http **http_out, uv_loop_t *loop, int listen_fd, const stru
     struct http *http = alloc_zeroed(1, sizeof *http);
     http->routes = routes;
     http->context = context;
+    http->last = &http->first;
     limits_fill(&http->limits, limits);
     http->daemon = start(http, listen_fd);
     int result = -EIO;
@@ -257,9 +282,12 @@ int http_open(struct http **http_out, uv_loop_t *loop, int listen_fd, const stru
         goto no_poll;
     uv_timer_init(loop, &http->timer);
     uv_timer_init(loop, &http->tick);
-    http->poll.data = http->timer.data = http->tick.data = http;
+    uv_prepare_init(loop, &http->prepare);
+    uv_idle_init(loop, &http->idle);
+    http->poll.data = http->timer.data = http->tick.data = http->prepare.data = http->idle.data = http;
     http->handles_open = HANDLES;
     uv_poll_start(&http->poll, UV_READABLE, on_ready);
+    uv_prepare_start(&http->prepare, on_turn);
     *http_out = http;
     return 0;
 no_poll:
@@ -285,6 +313,8 @@ void http_close(struct http *http)
     uv_close((uv_handle_t *)&http->poll, on_closed);
     uv_close((uv_handle_t *)&http->timer, on_closed);
     uv_close((uv_handle_t *)&http->tick, on_closed);
+    uv_close((uv_handle_t *)&http->prepare, on_closed);
+    uv_close((uv_handle_t *)&http->idle, on_closed);
 }
 
 void http_counts(const struct http *http, struct http_counts *counts)

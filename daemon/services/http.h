@@ -45,6 +45,7 @@ struct http_limits {
     unsigned header_timeout_ms;    // from connect to the end of the first headers: 5 s; then 408 and closed
     unsigned idle_timeout_ms;      // between requests, and for a body: 30 s
     unsigned write_timeout_ms;     // a client that takes nothing of its reply: 10 s; closed
+    unsigned turn_ms;              // for handlers, of each turn of the loop: 2 ms; the other requests wait for the next, in order
 };
 
 extern const struct http_limits http_limits_default;
@@ -62,6 +63,7 @@ struct http_request {
     const char *body;  // of a POST, zero-terminated; "" without one
     size_t body_length;
     size_t reply_bytes_max;
+    int64_t until_ns;  // when what it may take of this turn of the loop is over, CLOCK_MONOTONIC
     // The handler's own, kept between its calls, NULL at the first; and what it sets to be called once with that state
     // when the request is over, however it ended.
     void *state;
@@ -70,6 +72,7 @@ struct http_request {
 
 enum http_progress {
     HTTP_WAIT = 1,         // of a handler: call me again after http_wake
+    HTTP_AGAIN = 2,        // of a handler: my part of this turn of the loop is over, call me again in the next
     HTTP_STREAM_WAIT = 0,  // of `read`: nothing now, ask me again after http_wake
     HTTP_STREAM_END = -1,  // of `read`: the end
 };
@@ -83,7 +86,7 @@ struct http_reply {
     ssize_t (*read)(struct http_request *request, char *into, size_t room);
 };
 
-// Answers one request: 0 with `reply` filled, HTTP_WAIT, or -errno (500 with its text).
+// Answers one request: 0 with `reply` filled, HTTP_WAIT, HTTP_AGAIN, or -errno (500 with its text).
 typedef int (*http_handler)(void *context, struct http_request *request, struct http_reply *reply);
 
 struct http_route {
@@ -122,7 +125,8 @@ struct http_counts {
     uint64_t refused;      // of them: over a limit
     uint64_t timed_out;    // cut because headers or a body did not come
     uint64_t requests;
-    uint64_t errors;  // replies of 400 and above
+    uint64_t errors;    // replies of 400 and above
+    uint64_t deferred;  // times that one had to wait for a turn of the loop
     unsigned connections_now;
     size_t queued_bytes;  // replies in memory now
     int64_t cpu_ns;       // of the loop's thread, in here

@@ -14,7 +14,7 @@ enum family_number {
     REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS, REGION_STUCK,
     PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
     UP, ALERTS, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
-    CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, QUEUED, FOLLOWERS, FOLLOW_LOST, FAMILIES
+    CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, DEFERRED, QUEUED, FOLLOWERS, FOLLOW_LOST, FAMILIES
 };
 
 static const struct {
@@ -50,6 +50,7 @@ static const struct {
     [CONNECTIONS_REFUSED] = {"scoped_laned_connections_refused_total", "counter", "Connections over a limit."},
     [REQUESTS] = {"scoped_laned_requests_total", "counter", "Requests on the query socket."},
     [REQUEST_ERRORS] = {"scoped_laned_request_errors_total", "counter", "Requests that were answered with an error."},
+    [DEFERRED] = {"scoped_laned_requests_deferred_total", "counter", "Times that one waited for the loop's next turn."},
     [FOLLOWERS] = {"scoped_laned_followers", "gauge", "Readers of /v1/follow."},
     [FOLLOW_LOST] = {"scoped_laned_follow_lines_lost_total", "counter", "Lines that they were too slow for."},
     [QUEUED] = {"scoped_laned_queued_bytes", "gauge", "Replies that wait for their readers."},
@@ -57,10 +58,23 @@ static const struct {
 
 static const char *const loss_names[] = SL_LOSS_NAMES;
 
+// The processes of a rank, those that claim it, come one after another, by what they claimed at the beginning.
+struct claimant {
+    struct model_process *process;
+    int64_t claim;
+};
+
 struct metrics {
-    struct page *page;
+    struct daemon *daemon;
+    struct row_filter filter;
+    struct page page;
     struct buffer lines[FAMILIES];  // the samples of a family stand together
     uint64_t series, left_out;
+    // of the run in the making
+    struct claimant *claimants;
+    uint32_t count, next, first;  // first: of the rank in the making
+    char *labels;                 // run="…",rank="…" of it, without braces
+    struct region_sums sums;
 };
 
 // ---- samples
@@ -85,7 +99,7 @@ static void sample(struct metrics *metrics, enum family_number family, const cha
 // One of a run's: within the bound.
 static void run_sample(struct metrics *metrics, enum family_number family, const char *labels, double value)
 {
-    if (metrics->series < metrics->page->daemon->settings.metrics_series) {
+    if (metrics->series < metrics->page.daemon->settings.metrics_series) {
         metrics->series++;
         sample(metrics, family, labels, value);
     } else {
@@ -98,26 +112,21 @@ static double seconds(int64_t ns)
     return (double)ns / 1e9;
 }
 
-// ---- a rank of a run: the processes that claim it
+// ---- a rank of a run
 
-struct rank {
-    struct run *run;
-    char *labels;  // run="…",rank="…", without braces
-};
-
-static void rank_sample(struct metrics *metrics, const struct rank *rank, enum family_number family, double value)
+static void rank_sample(struct metrics *metrics, enum family_number family, double value)
 {
-    char *labels = alloc_printf("{%s}", rank->labels);
+    char *labels = alloc_printf("{%s}", metrics->labels);
     run_sample(metrics, family, labels, value);
     free(labels);
 }
 
-static void write_loss(struct metrics *metrics, const struct rank *rank, const struct ledger *ledger)
+static void write_loss(struct metrics *metrics, const struct ledger *ledger)
 {
     for (int reason = 0; reason < SL_LOST_COUNT; reason++) {
         if (!ledger->lost[reason])
             continue;
-        char *labels = alloc_printf("{%s,reason=\"%s\"}", rank->labels, loss_names[reason]);
+        char *labels = alloc_printf("{%s,reason=\"%s\"}", metrics->labels, loss_names[reason]);
         run_sample(metrics, LOST, labels, (double)ledger->lost[reason]);
         free(labels);
     }
@@ -132,38 +141,39 @@ static void add_ledger(struct ledger *sum, const struct ledger *ledger)
         sum->lost[reason] += ledger->lost[reason];
 }
 
-static void write_tables(struct metrics *metrics, const struct rank *rank, struct model_process *const *processes, uint32_t count)
+static void write_tables(struct metrics *metrics)
 {
     struct ledger ledger = {0};
     uint64_t live = 0, living = 0, tasks = 0, cpu_ns = 0, wait_ns = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct ledger one = model_ledger(processes[i]);
+    for (uint32_t i = metrics->first; i < metrics->next; i++) {
+        const struct model_process *process = metrics->claimants[i].process;
+        struct ledger one = model_ledger(process);
         add_ledger(&ledger, &one);
-        live += processes[i]->status.state <= PROCESS_DEAF;
-        living += processes[i]->status.state <= PROCESS_DEAF ? processes[i]->living_count : 0;
-        tasks += processes[i]->status.tasks;
-        model_add_cpu(processes[i], &cpu_ns, &wait_ns);
+        live += process->status.state <= PROCESS_DEAF;
+        living += process->status.state <= PROCESS_DEAF ? process->living_count : 0;
+        tasks += process->status.tasks;
+        model_add_cpu(process, &cpu_ns, &wait_ns);
     }
-    rank_sample(metrics, rank, PROCESSES, (double)live);
-    rank_sample(metrics, rank, THREADS, (double)living);
-    rank_sample(metrics, rank, TASKS, (double)tasks);
-    rank_sample(metrics, rank, CPU, seconds((int64_t)cpu_ns));
-    rank_sample(metrics, rank, RUN_QUEUE, seconds((int64_t)wait_ns));
-    rank_sample(metrics, rank, PRODUCED, (double)ledger.produced);
-    rank_sample(metrics, rank, STORED, (double)ledger.stored);
-    rank_sample(metrics, rank, UNMATCHED, (double)ledger.unmatched);
-    write_loss(metrics, rank, &ledger);
+    rank_sample(metrics, PROCESSES, (double)live);
+    rank_sample(metrics, THREADS, (double)living);
+    rank_sample(metrics, TASKS, (double)tasks);
+    rank_sample(metrics, CPU, seconds((int64_t)cpu_ns));
+    rank_sample(metrics, RUN_QUEUE, seconds((int64_t)wait_ns));
+    rank_sample(metrics, PRODUCED, (double)ledger.produced);
+    rank_sample(metrics, STORED, (double)ledger.stored);
+    rank_sample(metrics, UNMATCHED, (double)ledger.unmatched);
+    write_loss(metrics, &ledger);
 }
 
-static void write_regions(struct metrics *metrics, const struct rank *rank, const struct region_sums *sums)
+static void write_regions(struct metrics *metrics, const struct run *run)
 {
-    for (uint32_t name = 0; name < sums->count; name++) {
-        const struct region_sum *sum = &sums->of[name];
+    for (uint32_t name = 0; name < metrics->sums.count; name++) {
+        const struct region_sum *sum = &metrics->sums.of[name];
         if (!sum->calls && !sum->open)
             continue;
         struct buffer labels = {0};
-        buffer_printf(&labels, "{%s,region=\"", rank->labels);
-        label_value(&labels, rank->run->model.names[name].text);
+        buffer_printf(&labels, "{%s,region=\"", metrics->labels);
+        label_value(&labels, run->model.names[name].text);
         buffer_append(&labels, "\"}", 3);
         run_sample(metrics, REGION_CALLS, labels.data, (double)sum->calls);
         run_sample(metrics, REGION_SECONDS, labels.data, seconds(sum->closed_ns));
@@ -174,58 +184,86 @@ static void write_regions(struct metrics *metrics, const struct rank *rank, cons
     }
 }
 
-static void write_rank(struct metrics *metrics, struct run *run, struct model_process *const *processes, uint32_t count)
+static void begin_rank(struct metrics *metrics, const struct run *run)
 {
-    int64_t claim = processes[0]->status.rank;
-    struct rank rank = {.run = run};
-    struct region_sums sums;
-    rank.labels = claim == SL_RANK_NONE ? alloc_printf("run=\"%s\",rank=\"none\"", run->id)
-                                        : alloc_printf("run=\"%s\",rank=\"%lld\"", run->id, (long long)claim);
-    write_tables(metrics, &rank, processes, count);
-    region_sums_init(&sums, run);
-    for (uint32_t i = 0; i < count; i++)
-        region_sums_add(&sums, metrics->page, run, processes[i]);
-    write_regions(metrics, &rank, &sums);
-    region_sums_finish(&sums);
-    free(rank.labels);
+    int64_t claim = metrics->claimants[metrics->next].claim;
+    metrics->first = metrics->next;
+    metrics->labels = claim == SL_RANK_NONE ? alloc_printf("run=\"%s\",rank=\"none\"", run->id)
+                                            : alloc_printf("run=\"%s\",rank=\"%lld\"", run->id, (long long)claim);
+    region_sums_init(&metrics->sums, run);
 }
 
-static int by_rank(const void *a, const void *b)
+static void forget_rank(struct metrics *metrics)
 {
-    const struct model_process *one = *(struct model_process *const *)a, *other = *(struct model_process *const *)b;
-    if (one->status.rank != other->status.rank)
-        return one->status.rank < other->status.rank ? -1 : 1;
-    return one->number < other->number ? -1 : one->number > other->number;
+    free(metrics->labels);
+    metrics->labels = NULL;
+    region_sums_finish(&metrics->sums);
 }
 
+// ---- a run
+
+static int by_claim(const void *a, const void *b)
+{
+    const struct claimant *one = a, *other = b;
+    if (one->claim != other->claim)
+        return one->claim < other->claim ? -1 : 1;
+    return one->process->number < other->process->number ? -1 : one->process->number > other->process->number;
+}
+
+static void begin_run(struct metrics *metrics, struct run *run)
+{
+    metrics->count = run->model.process_count;
+    metrics->next = 0;
+    metrics->claimants = alloc_zeroed(metrics->count + 1, sizeof *metrics->claimants);
+    for (uint32_t i = 0; i < metrics->count; i++)
+        metrics->claimants[i] = (struct claimant){run->model.processes[i], run->model.processes[i]->status.rank};
+    qsort(metrics->claimants, metrics->count, sizeof *metrics->claimants, by_claim);
+}
+
+static void forget_run(struct metrics *metrics)
+{
+    free(metrics->claimants);
+    metrics->claimants = NULL;
+}
+
+// Up to its end, or to where the page pauses.
 static void write_run(struct page *page, struct run *run)
 {
-    uint32_t count = run->model.process_count;
-    if (run->state != RUN_RECORDING)
+    struct metrics *metrics = page->context;
+    if (!metrics->claimants && run->state != RUN_RECORDING)
         return;
-    struct model_process **processes = alloc_zeroed(count, sizeof *processes);
-    for (uint32_t i = 0; i < count; i++)
-        processes[i] = run->model.processes[i];
-    qsort(processes, count, sizeof *processes, by_rank);
-    for (uint32_t from = 0, to; from < count; from = to) {
-        for (to = from + 1; to < count && processes[to]->status.rank == processes[from]->status.rank;)
-            to++;
-        write_rank(page->context, run, processes + from, to - from);
+    if (!metrics->claimants)
+        begin_run(metrics, run);
+    while (metrics->next < metrics->count) {
+        const struct claimant *claimant = &metrics->claimants[metrics->next];
+        if (page_pauses(page, run, claimant->process, page_first_part(page, run, claimant->process)))
+            return;
+        if (!metrics->labels)
+            begin_rank(metrics, run);
+        region_sums_add(&metrics->sums, page, run, claimant->process);
+        if (page->paused)
+            return;
+        metrics->next++;
+        if (metrics->next < metrics->count && claimant[1].claim == claimant->claim)
+            continue;
+        write_tables(metrics);
+        write_regions(metrics, run);
+        forget_rank(metrics);
     }
-    free(processes);
+    forget_run(metrics);
 }
 
 // ---- the daemon
 
 static void write_daemon(struct metrics *metrics)
 {
-    const struct daemon *daemon = metrics->page->daemon;
+    const struct daemon *daemon = metrics->page.daemon;
     struct http_counts counts;
     uint64_t runs = 0;
     for (const struct run *run = daemon->runs; run; run = run->next)
         runs += run->state == RUN_RECORDING;
     http_counts(daemon->http, &counts);
-    sample(metrics, UP, "", seconds(metrics->page->now_ns - daemon->started_ns));
+    sample(metrics, UP, "", seconds(metrics->page.now_ns - daemon->started_ns));
     sample(metrics, ALERTS, "", (double)daemon->alerts);
     sample(metrics, LEFT_OUT, "", (double)metrics->left_out);
     sample(metrics, INFO, "{version=\"" SL_VERSION "\"}", 1);
@@ -241,6 +279,7 @@ static void write_daemon(struct metrics *metrics)
     sample(metrics, CONNECTIONS_REFUSED, "", (double)counts.refused);
     sample(metrics, REQUESTS, "", (double)counts.requests);
     sample(metrics, REQUEST_ERRORS, "", (double)counts.errors);
+    sample(metrics, DEFERRED, "", (double)counts.deferred);
     sample(metrics, QUEUED, "", (double)counts.queued_bytes);
     uint64_t lines_lost;
     unsigned followers;
@@ -249,17 +288,39 @@ static void write_daemon(struct metrics *metrics)
     sample(metrics, FOLLOW_LOST, "", (double)lines_lost);
 }
 
-void metrics_write(struct page *page, struct buffer *body)
+struct metrics *metrics_begin(struct daemon *daemon, uid_t uid, bool sees_all)
 {
-    struct metrics metrics = {.page = page};
-    page->context = &metrics;
+    struct metrics *metrics = alloc_zeroed(1, sizeof *metrics);
+    metrics->daemon = daemon;
+    metrics->page = (struct page){.daemon = daemon, .filter = &metrics->filter, .uid = uid, .sees_all = sees_all, .context = metrics,
+                                  .now_ns = clock_monotonic_ns()};
+    daemon->listings++;
+    return metrics;
+}
+
+bool metrics_write(struct metrics *metrics, int64_t until_ns, struct buffer *body)
+{
+    struct page *page = &metrics->page;
+    page_begin_turn(page, until_ns);
     page_each_run(page, write_run);
-    write_daemon(&metrics);
+    if (page->paused)
+        return false;
+    write_daemon(metrics);
     for (int i = 0; i < FAMILIES; i++) {
-        if (!metrics.lines[i].length)
+        if (!metrics->lines[i].length)
             continue;
         buffer_printf(body, "# HELP %s %s\n# TYPE %s %s\n", families[i].name, families[i].help, families[i].name, families[i].type);
-        buffer_append(body, metrics.lines[i].data, metrics.lines[i].length);
-        buffer_finish(&metrics.lines[i]);
+        buffer_append(body, metrics->lines[i].data, metrics->lines[i].length);
     }
+    return true;
+}
+
+void metrics_free(struct metrics *metrics)
+{
+    metrics->daemon->listings--;
+    for (int i = 0; i < FAMILIES; i++)
+        buffer_finish(&metrics->lines[i]);
+    forget_rank(metrics);
+    forget_run(metrics);
+    free(metrics);
 }

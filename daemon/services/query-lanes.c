@@ -200,10 +200,14 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
 static void tasks_of_process(struct page *page, struct run *run, struct model_process *process)
 {
     const struct client *client = page_client_of(page, process);
-    for (uint32_t chunk = 0; chunk < process->task_chunks && !page->more; chunk++)
+    uint32_t first = page_first_part(page, run, process);
+    for (uint32_t chunk = first; chunk < process->task_chunks && !page->more; chunk++) {
+        if (chunk > first && page_pauses(page, run, process, chunk))
+            return;
         for (uint32_t i = 0; process->tasks[chunk] && i < MODEL_TASK_CHUNK && !page->more; i++)
             if (process->tasks[chunk][i])
                 task_row(page, run, process, client, process->tasks[chunk][i]);
+    }
 }
 
 static void tasks_of(struct page *page, struct run *run)
@@ -273,8 +277,13 @@ bool lanes_visit_part(struct page *page, struct run *run, struct model_process *
 
 void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context)
 {
-    for (uint32_t part = 0; lanes_visit_part(page, run, process, part, visit, context); part++)
-        ;
+    uint32_t part = page_first_part(page, run, process);
+    bool is_cut = page->has_after && run->number == page->after.run && process->number == page->after.process;
+    if (is_cut && page->after.index >> 32 && part <= (uint32_t)page->after.index / MODEL_TASK_CHUNK)
+        part = 1 + (uint32_t)page->after.index / MODEL_TASK_CHUNK;  // lanes before the cursor's task are not looked at
+    while (lanes_visit_part(page, run, process, part, visit, context) && !page->more &&
+           !page_pauses(page, run, process, part + 1))
+        part++;
 }
 
 static char *lane_label(const struct lane *lane)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 // ---- walking
 
@@ -31,6 +32,14 @@ bool page_wants(struct page *page, const struct row_key *key)
     return true;
 }
 
+void page_finish(struct page *page)
+{
+    if (page->release)
+        page->release(page->context);
+    page->release = NULL;
+    page->context = NULL;
+}
+
 static int by_number(const void *a, const void *b)
 {
     const struct run *one = *(struct run *const *)a, *other = *(struct run *const *)b;
@@ -40,12 +49,38 @@ static int by_number(const void *a, const void *b)
 // Nothing of a run or a process is behind a cursor that is behind it: a page of many does not look at all before it.
 static bool run_is_over(const struct page *page, const struct run *run)
 {
-    return page->has_after && run->number < page->after.run;
+    return (page->has_after && run->number < page->after.run) || (page->resumed && run->number < page->at.run);
 }
 
 static bool process_is_over(const struct page *page, const struct run *run, const struct model_process *process)
 {
+    if (page->resumed && run->number == page->at.run && process->number < page->at.process)
+        return true;
     return page->has_after && run->number == page->after.run && process->number + UINT64_C(1) < page->after.process;  // regions count from 1
+}
+
+void page_begin_turn(struct page *page, int64_t until_ns)
+{
+    page->until_ns = until_ns;
+    page->resumed = page->paused;
+    page->paused = page->moved = false;
+}
+
+bool page_pauses(struct page *page, const struct run *run, const struct model_process *process, uint32_t part)
+{
+    bool is_late = page->until_ns && page->moved && clock_monotonic_ns() >= page->until_ns;
+    page->moved = true;
+    if (!is_late)
+        return false;
+    page->paused = true;
+    page->at = (struct row_key){run->number, process->number, part};
+    return true;
+}
+
+uint32_t page_first_part(const struct page *page, const struct run *run, const struct model_process *process)
+{
+    bool is_here = page->resumed && run->number == page->at.run && process->number == page->at.process;
+    return is_here ? (uint32_t)page->at.index : 0;
 }
 
 void page_each_run(struct page *page, page_on_run visit)
@@ -61,7 +96,7 @@ void page_each_run(struct page *page, page_on_run visit)
             runs[count++] = run;
     }
     qsort(runs, count, sizeof *runs, by_number);
-    for (size_t i = 0; i < count && !page->more; i++)
+    for (size_t i = 0; i < count && !page->more && !page->paused; i++)
         visit(page, runs[i]);
     free(runs);
 }
@@ -74,9 +109,13 @@ bool page_fits(const struct page *page, const struct model_process *process)
 
 void page_each_process(struct page *page, struct run *run, page_on_process visit)
 {
-    for (uint32_t i = 0; i < run->model.process_count && !page->more; i++)
-        if (page_fits(page, run->model.processes[i]) && !process_is_over(page, run, run->model.processes[i]))
-            visit(page, run, run->model.processes[i]);
+    for (uint32_t i = 0; i < run->model.process_count && !page->more && !page->paused; i++) {
+        struct model_process *process = run->model.processes[i];
+        if (!page_fits(page, process) || process_is_over(page, run, process))
+            continue;
+        if (!page_pauses(page, run, process, page_first_part(page, run, process)))
+            visit(page, run, process);
+    }
 }
 
 struct client *page_client_of(const struct page *page, const struct model_process *process)

@@ -41,15 +41,28 @@ struct page {
     struct row_key last;
     int64_t now_ns;
     void *context;  // a listing's own, while it walks
+    void (*release)(void *context);
+    // A listing of lanes, of which there may be very many, stops when it is late, and goes on in another turn of the loop: it is called
+    // again with `resumed`, and walks from `at` on, which is a part of a process. What it had in `context` and has written is still there.
+    int64_t until_ns;  // CLOCK_MONOTONIC; 0: it is never late
+    bool moved;        // it has done a part in this turn
+    bool paused, resumed;
+    struct row_key at;
 };
 
 // May a row with this key be written now? It is counted then; else it lies before the page, or is the page's end (page->more).
 bool page_wants(struct page *page, const struct row_key *key);
+void page_finish(struct page *page);  // releases what its listing had in `context`
 
 typedef void (*page_on_run)(struct page *page, struct run *run);
 typedef void (*page_on_process)(struct page *page, struct run *run, struct model_process *process);
 void page_each_run(struct page *page, page_on_run visit);  // oldest first, those that the asker may see
 void page_each_process(struct page *page, struct run *run, page_on_process visit);
+// A listing begins, or goes on; it has until then.
+void page_begin_turn(struct page *page, int64_t until_ns);
+// To be asked before each part: is it time to stop, to go on with this one?
+bool page_pauses(struct page *page, const struct run *run, const struct model_process *process, uint32_t part);
+uint32_t page_first_part(const struct page *page, const struct run *run, const struct model_process *process);
 bool page_fits(const struct page *page, const struct model_process *process);  // by rank and pid
 struct client *page_client_of(const struct page *page, const struct model_process *process);  // NULL: it has ended
 

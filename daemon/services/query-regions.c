@@ -1,6 +1,8 @@
 // Regions: one row per name, over the processes of a run that the filter lets pass; with `ranks` one for each process's.
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "services/query-rows.h"
 #include "services/region-sums.h"
 
@@ -48,29 +50,46 @@ static void rows_of(struct page *page, struct run *run, struct model_process *pr
     region_sums_finish(sums);
 }
 
+static void forget(void *context)
+{
+    region_sums_finish(context);
+    free(context);
+}
+
 static void regions_of_process(struct page *page, struct run *run, struct model_process *process)
 {
-    struct region_sums sums;
-    region_sums_init(&sums, run);
-    region_sums_add(&sums, page, run, process);
-    rows_of(page, run, process, &sums);
+    struct region_sums *sums = page->context;
+    if (!sums->of)
+        region_sums_init(sums, run);
+    region_sums_add(sums, page, run, process);
+    if (!page->paused)
+        rows_of(page, run, process, sums);
+}
+
+static void add_process(struct page *page, struct run *run, struct model_process *process)
+{
+    region_sums_add(page->context, page, run, process);
 }
 
 static void regions_of(struct page *page, struct run *run)
 {
-    struct region_sums sums;
+    struct region_sums *sums = page->context;
     if (page->filter->ranks) {
         page_each_process(page, run, regions_of_process);
         return;
     }
-    region_sums_init(&sums, run);
-    for (uint32_t i = 0; i < run->model.process_count; i++)
-        if (page_fits(page, run->model.processes[i]))
-            region_sums_add(&sums, page, run, run->model.processes[i]);
-    rows_of(page, run, NULL, &sums);
+    if (!sums->of)
+        region_sums_init(sums, run);
+    page_each_process(page, run, add_process);
+    if (!page->paused)
+        rows_of(page, run, NULL, sums);
 }
 
 void rows_regions(struct page *page)
 {
+    if (!page->context) {
+        page->context = alloc_zeroed(1, sizeof(struct region_sums));
+        page->release = forget;
+    }
     page_each_run(page, regions_of);
 }

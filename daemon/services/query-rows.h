@@ -16,6 +16,7 @@ struct lane {
 typedef void (*lanes_on_lane)(struct page *page, const struct lane *lane, void *context);
 // Part by part, where all at once would take too long: from 0 on, until it is false that there are more.
 bool lanes_visit_part(struct page *page, struct run *run, struct model_process *process, uint32_t part, lanes_on_lane visit, void *context);
+// All of them, or from where the page stopped, until it has to stop: page->paused, or page->more.
 void lanes_visit(struct page *page, struct run *run, struct model_process *process, lanes_on_lane visit, void *context);
 
 struct row_key lane_key(const struct lane *lane);

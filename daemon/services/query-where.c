@@ -23,6 +23,17 @@ struct groups {
     uint32_t before;  // before the process that is looked at
 };
 
+static void groups_free(void *context)
+{
+    struct groups *groups = context;
+    for (uint32_t i = 0; i < groups->count; i++) {
+        free(groups->list[i].names);
+        free(groups->list[i].ranks);
+    }
+    free(groups->list);
+    free(groups);
+}
+
 static struct group *group_of(struct groups *groups, const struct run *run, const uint32_t *names, uint32_t depth)
 {
     for (uint32_t i = 0; i < groups->count; i++) {
@@ -155,9 +166,11 @@ static void group_row(struct page *page, struct group *group)
 static void gather_process(struct page *page, struct run *run, struct model_process *process)
 {
     struct groups *groups = page->context;
-    groups->before = groups->lanes;
+    if (page_first_part(page, run, process) == 0)
+        groups->before = groups->lanes;
     lanes_visit(page, run, process, add_lane, groups);
-    lanes_visit(page, run, process, add_stand_in, groups);
+    if (!page->paused && groups->lanes == groups->before)
+        lanes_visit_part(page, run, process, 0, add_stand_in, groups);
 }
 
 static void gather_run(struct page *page, struct run *run)
@@ -168,16 +181,17 @@ static void gather_run(struct page *page, struct run *run)
 
 void rows_where(struct page *page)
 {
-    struct groups groups = {0};
-    page->context = &groups;
+    struct groups *groups = page->context;
+    if (!groups) {
+        page->context = groups = alloc_zeroed(1, sizeof *groups);
+        page->release = groups_free;
+    }
     page->has_after = false;
     page_each_run(page, gather_run);
-    if (groups.count)
-        qsort(groups.list, groups.count, sizeof *groups.list, by_size);
-    for (uint32_t i = 0; i < groups.count; i++) {
-        group_row(page, &groups.list[i]);
-        free(groups.list[i].names);
-        free(groups.list[i].ranks);
-    }
-    free(groups.list);
+    if (page->paused)
+        return;
+    if (groups->count)
+        qsort(groups->list, groups->count, sizeof *groups->list, by_size);
+    for (uint32_t i = 0; i < groups->count; i++)
+        group_row(page, &groups->list[i]);
 }

@@ -150,41 +150,85 @@ static void close_envelope(struct json_writer *json, const struct page *page)
     jsonw_object_end(json);
 }
 
-static int listing(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const char *table,
-                   void (*rows)(struct page *))
-{
-    struct row_filter filter = {0};
+// A listing in the making, for its request.
+struct listing {
+    struct daemon *daemon;
+    struct row_filter filter;
     struct json_writer json;
-    struct page page = {.json = &json, .daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
-                        .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
-    if (read_filter(request, reply, &filter) < 0 || read_page(request, reply, &page) < 0)
-        return 0;
+    struct buffer body;
+    struct page page;
+};
+
+static void listing_release(void *state)
+{
+    struct listing *listing = state;
+    listing->daemon->listings--;
+    page_finish(&listing->page);
+    buffer_finish(&listing->body);
+    free(listing);
+}
+
+// NULL with the reply made when there is something wrong with the request.
+static struct listing *begin_listing(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const char *table)
+{
+    struct listing *listing = alloc_zeroed(1, sizeof *listing);
+    listing->daemon = daemon;
+    listing->page = (struct page){.json = &listing->json, .daemon = daemon, .filter = &listing->filter, .uid = request->peer.uid,
+                                  .sees_all = sees_all(request), .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
+    if (read_filter(request, reply, &listing->filter) < 0 || read_page(request, reply, &listing->page) < 0) {
+        free(listing);
+        return NULL;
+    }
+    daemon->listings++;
+    request->state = listing;
+    request->release = listing_release;
     pump_names(daemon);
-    jsonw_init(&json, &reply->body);
-    open_envelope(&json, &page, table);
-    rows(&page);
-    close_envelope(&json, &page);
+    jsonw_init(&listing->json, &listing->body);
+    open_envelope(&listing->json, &listing->page, table);
+    return listing;
+}
+
+enum pace { AT_ONCE, IN_TURNS };
+
+static int listing(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const char *table,
+                   void (*rows)(struct page *), enum pace pace)
+{
+    struct listing *listing = request->state ? request->state : begin_listing(daemon, request, reply, table);
+    if (!listing)
+        return 0;
+    struct page *page = &listing->page;
+    page_begin_turn(page, pace == IN_TURNS ? request->until_ns : 0);
+    rows(page);
+    if (page->paused)
+        return HTTP_AGAIN;
+    close_envelope(&listing->json, page);
+    reply->body = listing->body;
+    listing->body = (struct buffer){0};
+    request->state = NULL;
+    request->release = NULL;
+    listing_release(listing);
     return 0;
 }
 
-#define LISTING(name)                                                                                  \
-    static int get_##name(void *context, struct http_request *request, struct http_reply *reply)       \
-    {                                                                                                  \
-        return listing(context, request, reply, #name, rows_##name);                                   \
+#define LISTING(name, pace)                                                                      \
+    static int get_##name(void *context, struct http_request *request, struct http_reply *reply) \
+    {                                                                                            \
+        return listing(context, request, reply, #name, rows_##name, pace);                       \
     }
-LISTING(runs)
-LISTING(processes)
-LISTING(threads)
-LISTING(tasks)
-LISTING(regions)
-LISTING(loss)
-LISTING(unmatched)
-LISTING(lanes)
-LISTING(where)
-LISTING(stuck)
-LISTING(status)
-LISTING(clock)
-LISTING(config)
+// What the tables say is of one generation. What the lane blocks say is of the moment when each is read.
+LISTING(runs, AT_ONCE)
+LISTING(processes, AT_ONCE)
+LISTING(threads, AT_ONCE)
+LISTING(tasks, IN_TURNS)
+LISTING(regions, IN_TURNS)
+LISTING(loss, AT_ONCE)
+LISTING(unmatched, AT_ONCE)
+LISTING(lanes, IN_TURNS)
+LISTING(where, IN_TURNS)
+LISTING(stuck, IN_TURNS)
+LISTING(status, AT_ONCE)
+LISTING(clock, AT_ONCE)
+LISTING(config, AT_ONCE)
 
 // ---- what `scoped-lane run` asks for
 
@@ -297,12 +341,12 @@ static bool is_chosen(struct http_request *request, struct http_reply *reply)
 
 static int post_pause(void *context, struct http_request *request, struct http_reply *reply)
 {
-    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_paused) : 0;
+    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_paused, AT_ONCE) : 0;
 }
 
 static int post_resume(void *context, struct http_request *request, struct http_reply *reply)
 {
-    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_resumed) : 0;
+    return is_chosen(request, reply) ? listing(context, request, reply, "processes", rows_resumed, AT_ONCE) : 0;
 }
 
 // A snapshot in the making, for the request that waits for it.
@@ -380,15 +424,24 @@ static int post_snapshot(void *context, struct http_request *request, struct htt
     return 0;
 }
 
+static void metrics_release(void *state)
+{
+    struct metrics *metrics = state;
+    metrics_free(metrics);
+}
+
 static int get_metrics(void *context, struct http_request *request, struct http_reply *reply)
 {
     struct daemon *daemon = context;
-    struct row_filter filter = {0};
-    struct page page = {.daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
-                        .now_ns = clock_monotonic_ns()};
+    struct metrics *metrics = request->state;
+    if (!metrics) {
+        pump_names(daemon);
+        request->state = metrics = metrics_begin(daemon, request->peer.uid, sees_all(request));
+        request->release = metrics_release;
+    }
+    if (!metrics_write(metrics, request->until_ns, &reply->body))
+        return HTTP_AGAIN;
     reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
-    pump_names(daemon);
-    metrics_write(&page, &reply->body);
     return 0;
 }
 
@@ -436,6 +489,7 @@ int query_listen(struct daemon *daemon, int fd)
                                  .queued_bytes = settings->queued_size,
                                  .header_timeout_ms = (unsigned)settings->header_timeout,
                                  .idle_timeout_ms = (unsigned)settings->idle_timeout,
-                                 .write_timeout_ms = (unsigned)settings->write_timeout};
+                                 .write_timeout_ms = (unsigned)settings->write_timeout,
+                                 .turn_ms = (unsigned)settings->query_turn};
     return http_open(&daemon->http, &daemon->loop, fd, &limits, routes, daemon);
 }

@@ -1,15 +1,27 @@
 #include "services/region-sums.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "services/query-rows.h"
 #include "services/watchdog.h"
 
+// Regions may come while a page is paused.
+static void make_room(struct region_sums *sums, const struct run *run)
+{
+    uint32_t count = run->model.name_count;
+    if (sums->of && sums->count >= count)
+        return;
+    sums->of = alloc_resize(sums->of, count + 1, sizeof *sums->of);
+    memset(&sums->of[sums->count], 0, (count - sums->count) * sizeof *sums->of);
+    sums->count = count;
+}
+
 void region_sums_init(struct region_sums *sums, const struct run *run)
 {
-    sums->count = run->model.name_count;
-    sums->of = alloc_zeroed(sums->count, sizeof *sums->of);
+    *sums = (struct region_sums){0};
+    make_room(sums, run);
 }
 
 void region_sums_finish(struct region_sums *sums)
@@ -17,6 +29,7 @@ void region_sums_finish(struct region_sums *sums)
     for (uint32_t i = 0; i < sums->count; i++)
         histogram_finish(&sums->of[i].lengths);
     free(sums->of);
+    *sums = (struct region_sums){0};
 }
 
 static int64_t signed_length(const struct run *run, const struct model_process *process, int64_t ticks)
@@ -76,11 +89,16 @@ static void add_open(struct page *page, const struct lane *lane, void *context)
 
 void region_sums_add(struct region_sums *sums, struct page *page, struct run *run, struct model_process *process)
 {
-    for (uint32_t id = 0; id < process->region_count; id++)
-        if (process->regions[id].file)
-            add_closed(run, process, &process->regions[id], sums);
-    add_closed(run, process, &process->other, sums);
+    make_room(sums, run);
+    if (page_first_part(page, run, process) == 0) {
+        for (uint32_t id = 0; id < process->region_count; id++)
+            if (process->regions[id].file)
+                add_closed(run, process, &process->regions[id], sums);
+        add_closed(run, process, &process->other, sums);
+    }
     lanes_visit(page, run, process, add_open, sums);
+    if (page->paused)
+        return;
     const struct client *client = page_client_of(page, process);
     for (uint32_t i = 0; client && i < client->stuck_count; i++)
         sums->of[client->stuck[i].name].stuck++;

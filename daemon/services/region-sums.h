@@ -22,6 +22,7 @@ struct region_sums {
 
 void region_sums_init(struct region_sums *sums, const struct run *run);
 void region_sums_finish(struct region_sums *sums);
+// A process with very many lanes is not all added where the page pauses; called again when it goes on, it adds the rest.
 void region_sums_add(struct region_sums *sums, struct page *page, struct run *run, struct model_process *process);
 
 // A quantile of the closed calls; SL_UNKNOWN where it is not known.

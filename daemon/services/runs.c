@@ -477,6 +477,8 @@ bool runs_settled(const struct daemon *daemon)
 void runs_forget(struct daemon *daemon)
 {
     unsigned kept = 0;
+    if (daemon->listings)  // one in the making may be of it
+        return;
     for (struct run **place = &daemon->runs; *place;) {
         struct run *run = *place;
         bool over = run->state == RUN_PUBLISHED || run->state == RUN_FAILED;

@@ -44,6 +44,8 @@ const struct setting settings_table[] = {
     {"idle-timeout", SETTING_SECONDS, OFFSET(idle_timeout), 30000, 1000, DAY_MS, "SECONDS", "between questions (default: 30)"},
     {"write-timeout", SETTING_SECONDS, OFFSET(write_timeout), 10000, 1000, DAY_MS, "SECONDS",
      "for a reader that takes nothing of its answer (default: 10)"},
+    {"query-turn", SETTING_SECONDS, OFFSET(query_turn), 2, 1, 10000, "SECONDS",
+     "after which further questions wait for the loop's next turn (default: 0.002)"},
     {"verbose", SETTING_SWITCH, .while_running = true, OFFSET(verbose), 0, 0, 1, NULL, "say more"},
     {0},
 };

@@ -32,7 +32,7 @@ struct settings {
     char *stuck_command;
     uint64_t metrics_series;
     uint64_t connections, connections_per_user, header_size, reply_size, queued_size;
-    uint64_t header_timeout, idle_timeout, write_timeout;
+    uint64_t header_timeout, idle_timeout, write_timeout, query_turn;
     uint64_t verbose;
     uint8_t source[SETTINGS_ROOM];  // enum setting_source, by place in the table
 };

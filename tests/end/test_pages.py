@@ -81,3 +81,33 @@ def test_a_cursor_of_a_daemon_that_has_ended_is_gone_and_a_fresh_one_is_given(se
         assert page(service, "lanes", 40, nonsense)[0] == 400
     for each in told:
         each.ends()
+
+
+MANY = 20_000
+
+
+def metric(place, name):
+    lines = place.ask("/metrics")[1].splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and ("{" not in line or '"db"' in line))
+
+
+def test_what_takes_longer_than_a_turn_of_the_loop_is_gone_on_with_in_the_next_and_is_whole(place):
+    place.serve("--query-turn", "0.001")
+    told = [Told(place, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="many") for rank in range(3)]
+    for each, count in zip(told, (20, MANY, 10)):
+        each.do("enter main", "calls work 5", f"hold db {count}")
+    wait_until(lambda: len(place.rows("lanes")) == MANY + 33, what="all lanes are known")
+    before = metric(place, "scoped_laned_requests_deferred_total")
+    groups = {tuple(row["stack"]): (row["lanes"], row["ranks"]) for row in place.rows("where")}
+    assert groups == {("main",): (3, "0-2"), ("db",): (MANY + 30, "0-2")}
+    assert {(row["name"], row["open"], row["calls"]) for row in place.rows("regions")} == {("main", 3, 0), ("work", 0, 15), ("db", MANY + 30, 0)}
+    ranks = {(row["name"], row["rank"]): row["open"] for row in place.rows("regions?ranks")}
+    assert [ranks["db", rank] for rank in range(3)] == [20, MANY, 10] and len(ranks) == 9
+    assert metric(place, "scoped_lane_region_open_calls") == MANY + 30
+    assert len(place.rows("lanes?state=moving")) == 0
+    for table in ("lanes", "stuck?after=0", "tasks"):
+        keys = keys_of(all_pages(place, table, 1000), ("index",) if table == "tasks" else ("lane",))
+        assert len(set(keys)) == len(keys) == MANY + 30 + 3 * (table != "tasks"), table
+    assert metric(place, "scoped_laned_requests_deferred_total") > before
+    for each in told:
+        each.ends()

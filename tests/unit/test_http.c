@@ -31,7 +31,10 @@ static struct {
     struct http_request *waiting;  // the /v1/wait or /v1/stream in progress
     int events;                    // what /v1/wake has counted
     int released;
-    int64_t cpu_ns;  // of the thread, at the latest /v1/counts
+    uv_prepare_t prepare;
+    int turns, slow_turn;  // of the loop so far; and the latest in which /v1/slow was called
+    bool crowded;          // it was called twice in one
+    int64_t cpu_ns;        // of the thread, at the latest /v1/counts
 } server;
 
 static int handle_echo(void *context, struct http_request *request, struct http_reply *reply)
@@ -141,6 +144,31 @@ static int handle_counts(void *context, struct http_request *request, struct htt
     return 0;
 }
 
+static void spend_ms(int64_t milliseconds)
+{
+    int64_t end_ns = clock_monotonic_ns() + milliseconds * 1000000;
+    while (clock_monotonic_ns() < end_ns)
+        ;
+}
+
+static int handle_slow(void *context, struct http_request *request, struct http_reply *reply)
+{
+    (void)context;
+    int64_t milliseconds = 3;
+    http_query_integer(request, "ms", &milliseconds);
+    server.crowded |= server.slow_turn == server.turns;
+    server.slow_turn = server.turns;
+    spend_ms(milliseconds);
+    buffer_printf(&reply->body, "slow");
+    return 0;
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    (void)prepare;
+    server.turns++;
+}
+
 static const char *const echo_parameters[] = {"rank", "name", NULL};
 static const struct http_route routes[] = {
     {.method = "GET", .path = "/v1/echo", .parameters = echo_parameters, .handle = handle_echo},
@@ -150,6 +178,7 @@ static const struct http_route routes[] = {
     {.method = "GET", .path = "/v1/wait", .handle = handle_wait},
     {.method = "GET", .path = "/v1/stream", .handle = handle_stream},
     {.method = "GET", .path = "/v1/wake", .handle = handle_wake},
+    {.method = "GET", .path = "/v1/slow", .handle = handle_slow},
     {.method = "GET", .path = "/v1/counts", .handle = handle_counts},
     {0},
 };
@@ -158,6 +187,7 @@ static void on_stop(uv_async_t *stop)
 {
     http_close(server.http);
     uv_close((uv_handle_t *)stop, NULL);
+    uv_close((uv_handle_t *)&server.prepare, NULL);
 }
 
 static void *serve(void *unused)
@@ -186,6 +216,8 @@ static void server_start(void)
     int fd = listen_on(server.path);
     uv_loop_init(&server.loop);
     uv_async_init(&server.loop, &server.stop, on_stop);
+    uv_prepare_init(&server.loop, &server.prepare);
+    uv_prepare_start(&server.prepare, on_prepare);
     cr_assert_eq(http_open(&server.http, &server.loop, fd, &server.limits, routes, NULL), 0);
     cr_assert_eq(pthread_create(&server.thread, NULL, serve, NULL), 0);
 }
@@ -625,6 +657,54 @@ Test(http_scarce, replies_beyond_the_memory_for_all_get_a_503, .init = scarce, .
     CURL *curl = client("/v1/large");
     expect(curl, 200, "xxxx");
     curl_easy_cleanup(curl);
+}
+
+// --- Turns -------------------------------------------------------------------------------------------------------------
+
+Test(http, requests_beyond_what_a_turn_may_take_wait_for_the_next_turns)
+{
+    enum { COUNT = 10 };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = raw_open();
+    cr_assert(raw_send(fds[0], "GET /v1/slow?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n"));  // the others come meanwhile
+    for (int i = 1; i < COUNT; i++)
+        cr_assert(raw_send(fds[i], "GET /v1/slow HTTP/1.1\r\nHost: x\r\n\r\n"));
+    for (int i = 0; i < COUNT; i++)
+        raw_expect(fds[i], "slow");
+    cr_assert_not(server.crowded);
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    counts_until("now=1 ");
+}
+
+Test(http, a_peer_that_leaves_before_its_turn_takes_nothing_from_the_others)
+{
+    enum { COUNT = 10 };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = raw_open();
+    for (int i = 0; i < COUNT; i++)
+        cr_assert(raw_send(fds[i], "GET /v1/slow?ms=50 HTTP/1.1\r\nHost: x\r\n\r\n"));
+    raw_expect(fds[0], "slow");
+    for (int i = 0; i < COUNT; i += 2)
+        close(fds[i]);
+    for (int i = 1; i < COUNT; i += 2) {
+        raw_expect(fds[i], "slow");
+        close(fds[i]);
+    }
+    counts_until("now=1 ");
+}
+
+Test(http, closing_releases_those_that_wait_for_a_turn)
+{
+    enum { COUNT = 10 };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = raw_open();
+        cr_assert(raw_send(fds[i], "GET /v1/slow?ms=50 HTTP/1.1\r\nHost: x\r\n\r\n"));
+    }
+    raw_expect(fds[0], "slow");  // and server_stop comes
 }
 
 // --- Waiting and streams -----------------------------------------------------------------------------------------------
