@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
@@ -123,6 +124,7 @@ static void describe(void)
     segment->created_realtime_ns = facts_clock_ns(CLOCK_REALTIME);
     segment->world_size = facts->world_size;
     segment->fork_depth = facts->fork_depth;
+    segment->image = getauxval(AT_SYSINFO_EHDR);
     segment->rank = facts->rank;
     memcpy(segment->run_key, facts->run_key, sizeof segment->run_key);
     snprintf(segment->place, sizeof segment->place, "%s", facts->places[client->place]);

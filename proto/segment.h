@@ -78,7 +78,8 @@ struct sl_segment {
     uint32_t fork_depth;  // how many forks followed since the program was executed
     char run_key[SL_RUN_KEY_BYTES];  // "" leaves it to the daemon, which knows the ancestors
     char place[SL_PLACE_BYTES];      // runtime directory of the daemon it is meant for: another one's scan leaves it alone
-    uint64_t zero0[4];
+    uint64_t image;  // where the kernel put its vdso: the same in all copies of the library in an image, another after exec; 0 unknown
+    uint64_t zero0[3];
 
     // 512: the client's line
     uint64_t size;      // bytes of the file that are mapped and allocated

@@ -1,9 +1,9 @@
-// Who is there. A client arrives in two ways: over register.sock, with its segment's descriptor, or by the scan, which
-// finds segments by their names once a second (a busy or restarted daemon misses nothing). Identity comes from SO_PEERCRED
-// and from the file's owner, never from what the client says.
+// Who is there. A client arrives in two ways: over register.sock, with its segment's descriptor, or by the scan, which finds
+// segments by their names once a second (a busy or restarted daemon misses nothing). Identity comes from SO_PEERCRED and from
+// the file's owner, never from what the client says.
 //
-// The end of a process: (pid, start time) is no longer there; its pidfd then tells the exit status. Socket EOF alone is a
-// hint: a program may close descriptors it did not open ("deaf"), or execute another program ("exec").
+// The end of a process: (pid, start time) is no longer there; its pidfd then tells the exit status. Socket EOF alone is a hint: a
+// program may close descriptors it did not open ("deaf"), or execute another program ("exec").
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,14 +85,9 @@ static struct client *find_segment(const struct daemon *daemon, dev_t device, in
 static struct process_facts facts_of(const struct client *client, uid_t uid, gid_t gid)
 {
     const struct sl_segment *identity = &client->segment.identity;
-    struct process_facts facts = {.pid = (uint32_t)client->pid,
-                                  .parent_pid = identity->parent_pid,
-                                  .start_time = client->start_time,
-                                  .parent_start_time = identity->parent_start_time,
-                                  .uid = uid,
-                                  .gid = gid,
-                                  .clock = identity->clock,
-                                  .world_size = identity->world_size,
+    struct process_facts facts = {.pid = (uint32_t)client->pid, .parent_pid = identity->parent_pid,
+                                  .start_time = client->start_time, .parent_start_time = identity->parent_start_time, .uid = uid,
+                                  .gid = gid, .clock = identity->clock, .world_size = identity->world_size,
                                   .rank = sl_load_relaxed(&segment_header(&client->segment)->rank),
                                   .created_ticks = identity->created_ticks,
                                   .created_monotonic_ns = identity->created_monotonic_ns,
@@ -148,17 +143,32 @@ static bool has_left_without_goodbye(const struct client *client)
            !sl_load_acquire(&segment_header(&client->segment)->goodbye);
 }
 
-// What the same process was before: a new image means that it executed another program, also where it has ended since.
-static void end_earlier_images(const struct client *client)
+static bool is_image_before(const struct client *one, const struct client *other)
 {
-    int64_t now_ns = clock_monotonic_ns();
-    for (struct client *other = client->daemon->clients; other; other = other->next)
-        if (other != client && !other->gone && is_same_process(other->process, client->process) &&
-            has_left_without_goodbye(other)) {
-            other->gone = true;
-            other->gone_ns = now_ns;
-            say_how_it_ended(other, true);
-        }
+    const struct sl_segment *mine = &one->segment.identity, *others = &other->segment.identity;
+    return mine->image && others->image && mine->image != others->image && mine->created_monotonic_ns < others->created_monotonic_ns;
+}
+
+static void end_by_exec(struct client *client)
+{
+    client->gone = true;
+    client->gone_ns = clock_monotonic_ns();
+    say_how_it_ended(client, true);
+}
+
+// What the same process was before: a new image means that it executed another program, also where it has ended since. A scan may find
+// the two in any order.
+static void end_earlier_images(struct client *client)
+{
+    for (struct client *other = client->daemon->clients; other; other = other->next) {
+        if (other == client || !is_same_process(other->process, client->process))
+            continue;
+        bool comes_after = is_image_before(client, other);
+        if (comes_after && !client->gone)
+            end_by_exec(client);
+        if (!comes_after && !other->gone && (is_image_before(other, client) || has_left_without_goodbye(other)))
+            end_by_exec(other);
+    }
     const struct model *model = &client->run->model;
     for (uint32_t i = 0; i < model->process_count; i++) {
         struct model_process *process = model->processes[i];
@@ -227,8 +237,7 @@ static struct client *open_and_adopt(struct daemon *daemon, int fd, const char *
         note_foreign(status.st_ino);
         return NULL;
     }
-    if (restore_is_over(daemon,
-                        segment.identity.uuid)) {  // a hello that was read after its process had been found, and had ended
+    if (restore_is_over(daemon, segment.identity.uuid)) {  // a hello that was read after its process had been found, and had ended
         segment_unlink(&segment);
         segment_close(&segment);
         return NULL;
@@ -263,8 +272,7 @@ static void connection_close(struct connection *connection)
 
 static void send_welcome(struct connection *connection, enum sl_welcome_status status)
 {
-    struct sl_welcome welcome = {
-        .magic = SL_WELCOME_MAGIC, .abi = SL_ABI_VERSION, .status = status, .daemon_pid = (uint32_t)getpid()};
+    struct sl_welcome welcome = {.magic = SL_WELCOME_MAGIC, .abi = SL_ABI_VERSION, .status = status, .daemon_pid = (uint32_t)getpid()};
     struct iovec bytes = {&welcome, sizeof welcome};
     union {
         struct cmsghdr header;
@@ -274,8 +282,7 @@ static void send_welcome(struct connection *connection, enum sl_welcome_status s
     if (status == SL_WELCOME_OK) {
         message.msg_control = &control;
         message.msg_controllen = sizeof control.room;
-        control.header =
-            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(&control.header), &connection->daemon->eventfd, sizeof(int));
     }
     sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -324,20 +331,17 @@ static bool take_hello(struct connection *connection, const struct sl_hello *hel
     }
     if (hello->abi != SL_ABI_VERSION) {
         char problem[128];
-        snprintf(problem, sizeof problem, "it has ABI version %u, this daemon reads version %u", hello->abi,
-                 SL_ABI_VERSION);
+        snprintf(problem, sizeof problem, "it has ABI version %u, this daemon reads version %u", hello->abi, SL_ABI_VERSION);
         refuse(daemon, connection->peer.pid, "(not opened)", problem);
         turn_away(connection, SL_WELCOME_OTHER_ABI, fd);
         return false;
     }
-    if (length != sizeof *hello || !memchr(hello->name, 0, sizeof hello->name) ||
-        !memchr(hello->run_key, 0, sizeof hello->run_key)) {
+    if (length != sizeof *hello || !memchr(hello->name, 0, sizeof hello->name) || !memchr(hello->run_key, 0, sizeof hello->run_key)) {
         refuse(daemon, connection->peer.pid, "(none)", "its hello is cut short");
         return false;
     }
     if (hello->error) {
-        runs_note_unable(daemon, connection->peer.uid, hello->run_key, connection->peer.pid, hello->name,
-                         (int)hello->error);
+        runs_note_unable(daemon, connection->peer.uid, hello->run_key, connection->peer.pid, hello->name, (int)hello->error);
         return false;
     }
     struct stat status;
@@ -364,8 +368,7 @@ static ssize_t receive(int from, struct sl_hello *hello, int *fd)
         struct cmsghdr header;
         char room[CMSG_SPACE(8 * sizeof(int))];
     } control;
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
     *fd = -1;
     ssize_t length = recvmsg(from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0)
@@ -414,8 +417,7 @@ static void accept_one(struct daemon *daemon, int fd)
     socklen_t size = sizeof connection->peer;
     connection->daemon = daemon;
     connection->fd = fd;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0 ||
-        uv_poll_init(&daemon->loop, &connection->poll, fd) < 0) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0 || uv_poll_init(&daemon->loop, &connection->poll, fd) < 0) {
         close(fd);
         free(connection);
         return;
@@ -481,8 +483,8 @@ static bool is_same_directory(const char *one, const char *other)
            (stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
-// A file that got no further than its beginning, because its process was killed there: nobody will miss it. Time has to
-// pass, for the process may be one that /proc does not show us.
+// A file that got no further than its beginning, because its process was killed there: nobody will miss it. Time has to pass, for the
+// process may be one that /proc does not show us.
 static void remove_unfinished(int directory, const char *name, const struct stat *status)
 {
     unsigned uid, pid;
@@ -491,8 +493,7 @@ static void remove_unfinished(int directory, const char *name, const struct stat
     if (sscanf(name, SL_NAME_PREFIX "%u.%u.%llu.", &uid, &pid, &start_time) != 3 || procfs_is_alive(pid, start_time) ||
         clock_ns(CLOCK_REALTIME) - status->st_ctim.tv_sec * INT64_C(1000000000) < UNFINISHED_NS)
         return;
-    if (fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == status->st_ino &&
-        unlinkat(directory, name, 0) == 0)
+    if (fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == status->st_ino && unlinkat(directory, name, 0) == 0)
         say_detail("removed %s, which process %u had not finished when it ended", name, pid);
 }
 
@@ -508,8 +509,7 @@ static void scan_one(struct daemon *daemon, const char *where, int directory, co
         close(fd);  // another user's file under that name
         return;
     }
-    if (pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) ||
-        !header.magic) {
+    if (pread(fd, &header, offsetof(struct sl_segment, size), 0) != (ssize_t)offsetof(struct sl_segment, size) || !header.magic) {
         close(fd);  // it is still being made
         remove_unfinished(directory, name, &status);
         return;
@@ -684,8 +684,7 @@ void clients_check(struct daemon *daemon)
             client->gone = true;
             client->gone_ns = now_ns;
             say_how_it_ended(client, exec);
-            pump_client(client,
-                        true);  // its exit status may be waited for: meanwhile what was open is shown, not what had been
+            pump_client(client, true);  // its exit status may be waited for: meanwhile what was open is shown, not what had been
         }
         wind_up(client, now_ns);
     }

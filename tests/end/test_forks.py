@@ -2,7 +2,9 @@
 a process of its own, each call is recorded once, under the process that made it, and nothing of the program's is touched."""
 
 import collections
+import signal
 import subprocess
+import time
 
 import pytest
 from conftest import BUILD, wait_until
@@ -12,12 +14,13 @@ UNFOLLOWED = {"child", "child again", "grandchild", "daemon"}  # regions of chil
 
 
 class Forks:
-    def __init__(self, service, scene, status=0, **env):
+    def __init__(self, service, scene, status=0, afterwards=lambda: None, **env):
         self.service, log = service, service.path / "log"
         self.files = service.path / "files"
         self.files.mkdir()
         env |= {"FORKS_LOG": log, "FORKS_FILES": self.files, "FORKS_PAIRS": service.api("pairs"), "SCOPED_LANE_RUN": "forks"}
         self.program = service.run(service.api("forks"), scene, status=status, **env)
+        afterwards()
         wait_until(lambda: not service.segments(), what="all processes have ended and their segments are taken away")
         self.file = RunFile(service.run_file())
         self.made = collections.Counter()
@@ -99,6 +102,20 @@ def test_an_image_that_executes_another_ends_as_exec_with_what_it_held_open(serv
     assert forks.processes[0]["pid"] == forks.processes[1]["pid"]
     (open_call,) = forks.file.table("open_calls")
     assert (open_call["region"], open_call["rank"]) == ("held", forks.processes[0]["rank"])
+
+
+def test_an_image_that_executes_another_ends_as_exec_also_where_both_are_over_when_a_scan_finds_them(place):
+    """Before the daemon looks at any socket, as where it is held up for longer than it waits between two scans."""
+    daemon = place.serve()
+    daemon.send_signal(signal.SIGSTOP)
+    frozen_at = time.monotonic()
+
+    def wait_for_scan():
+        wait_until(lambda: time.monotonic() - frozen_at > 2, what="the next scan is due")
+        daemon.send_signal(signal.SIGCONT)
+
+    forks = Forks(place, "exec", afterwards=wait_for_scan)
+    forks.expects("exec", "ended", executed=[forks.processes[1]["pid"]])
 
 
 def test_a_daemon_is_a_fork_child_whose_parent_left_at_once(service):
