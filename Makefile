@@ -28,8 +28,8 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 # Examples and tests' programs that are MPI programs; the others are compiled with CC.
 mpi_programs := heat tasks_mpi
 
-# What `make check` does, in this order; each is a target of its own.
-stages := unit scripts end python-tests asan tsan fuzz
+# What `make check` does, the first beside the others; each is a target of its own.
+stages := end unit scripts python-tests asan tsan fuzz
 
 variant  := $(or $(SAN),release)
 O        := obj/$(variant)
@@ -236,12 +236,7 @@ run-demo: all examples
 	@SL_BUILD=$(O) docs/demo.sh
 
 run-check: programs $(unit_programs) $(property_programs)
-	@failed=; passed=0; for stage in $(stages); do \
-		echo "== $$stage"; start=$$(date +%s); \
-		if $(MAKE) --no-print-directory $$stage; then result=ok; passed=$$((passed + 1)); else result=FAILED; failed="$$failed $$stage"; fi; \
-		summary="$$summary  $$stage: $$result, $$(($$(date +%s) - start)) s\n"; \
-	done; \
-	printf "== summary\n$$summary"; set -- $$failed; echo "check: $$passed passed, $$# failed"; [ $$# = 0 ]
+	+@.ci/stages '$(MAKE)' $(O)/check $(stages)
 
 run-bench: all $(bench_programs)
 	@for b in $(bench_programs); do $(O)/bin/scoped-lane run -o $$b.h5 -- $$b || exit 1; done
