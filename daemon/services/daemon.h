@@ -99,6 +99,7 @@ struct client {
     bool broken;
     bool paused, unsettled;  // unsettled: lanes may have been made while this changed
     int64_t gone_ns;
+    uint32_t pump_round;  // which it has had
     int64_t maps_checked_ns;
     // what was seen of rows, by number
     uint32_t *thread_versions, *task_versions;
@@ -146,7 +147,10 @@ struct daemon {
     int64_t end_deadline_ns;
     int64_t sample_due_ns;       // threads are not sampled before
     uint32_t pump_period_ms;
-    bool pump_again;             // a ring was found so full that the next round follows at once
+    uint32_t pump_round;
+    bool pump_unfinished;        // not all clients have had this round
+    bool pump_found;             // something, in this round
+    bool pump_busy;              // a ring was found so full that the next round follows at once
     uint64_t refused;
     char last_refusal[512];
     int exit_status;

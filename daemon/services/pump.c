@@ -27,6 +27,7 @@ enum {
     RETRY_PERIOD_MS = 100,     // of writing a spool that could not be written
     SLOWEST_MS = 250,
     SLOWEST_UNWOKEN_MS = 20,  // where some client cannot wake us
+    TURN_NS = 1000000,        // of a turn of the loop; the clients that are left have the next ones
 };
 
 static bool is_due(int64_t *last_ns, int64_t now_ns, int64_t period_ms, bool last)
@@ -346,7 +347,7 @@ static bool pump_ring(struct client *client, uint32_t number, bool last)
     if (!last && may_wait(client, number, (uint64_t)waiting))
         return true;
     if ((uint64_t)waiting > client->segment.slots[number].records / BUSY_SHARE)
-        client->daemon->pump_again = true;
+        client->daemon->pump_busy = true;
     pump_strings(client);  // a record's names were published before it: they are there now, and go first
     while (waiting > 0) {
         uint64_t first = slot->next;
@@ -573,16 +574,35 @@ static void set_period(struct daemon *daemon, bool found)
     for (struct client *client = daemon->clients; client; client = client->next)
         if (client->socket < 0 || !sl_load_relaxed(&segment_header(&client->segment)->wakeups))
             slowest = SLOWEST_UNWOKEN_MS;
-    uint32_t period = daemon->pump_again ? 0 : found ? 1 : daemon->pump_period_ms * 2 + !daemon->pump_period_ms;
+    uint32_t period = daemon->pump_busy ? 0 : found ? 1 : daemon->pump_period_ms * 2 + !daemon->pump_period_ms;
     daemon->pump_period_ms = period > slowest ? slowest : period;
+}
+
+// Those that have not had this round, until the turn is over: is the round?
+static bool pump_those_left(struct daemon *daemon)
+{
+    int64_t end_ns = clock_monotonic_ns() + TURN_NS;
+    for (struct client *client = daemon->clients; client; client = client->next) {
+        if (client->pump_round == daemon->pump_round)
+            continue;
+        if (clock_monotonic_ns() >= end_ns)
+            return false;
+        client->pump_round = daemon->pump_round;
+        daemon->pump_found |= pump_client(client, false);
+    }
+    return true;
 }
 
 void pump_all(struct daemon *daemon)
 {
-    bool found = false;
-    daemon->pump_again = false;
-    for (struct client *client = daemon->clients; client; client = client->next)
-        found |= pump_client(client, false);
+    if (!daemon->pump_unfinished) {
+        daemon->pump_round++;
+        daemon->pump_found = daemon->pump_busy = false;
+    }
+    daemon->pump_unfinished = !pump_those_left(daemon);
+    if (daemon->pump_unfinished)
+        return;
+    bool found = daemon->pump_found;
     set_period(daemon, found);
     for (struct client *client = daemon->clients; client; client = client->next)
         sl_store_relaxed(&segment_header(&client->segment)->sleeping, !found);  // busy, we look again in a millisecond unasked

@@ -132,6 +132,22 @@ static int open_directory(struct daemon *daemon)
 
 // ---- timers
 
+static void on_pump(uv_timer_t *timer);
+static void on_pump_again(uv_idle_t *idle);
+
+// At once is not a timer of 0 ms: libuv would run it again and again before it looks at any socket or signal.
+static void pump(struct daemon *daemon)
+{
+    pump_all(daemon);
+    sampler_run(daemon, true);
+    if (daemon->pump_busy || daemon->pump_unfinished) {
+        uv_idle_start(&daemon->pump_idle, on_pump_again);
+        return;
+    }
+    uv_idle_stop(&daemon->pump_idle);
+    uv_timer_start(&daemon->pump_timer, on_pump, daemon->pump_period_ms, 0);
+}
+
 // The eventfd is shared with clients, who can clear O_NONBLOCK on it: a plain read could hang.
 static void on_wake(uv_poll_t *poll, int status, int events)
 {
@@ -143,23 +159,7 @@ static void on_wake(uv_poll_t *poll, int status, int events)
     if (preadv2(daemon->eventfd, &room, 1, -1, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP && read(daemon->eventfd, &count, sizeof count) < 0)
         return;
     daemon->pump_period_ms = 1;
-    pump_all(daemon);
-}
-
-static void on_pump(uv_timer_t *timer);
-static void on_pump_again(uv_idle_t *idle);
-
-// At once is not a timer of 0 ms: libuv would run it again and again before it looks at any socket or signal.
-static void pump(struct daemon *daemon)
-{
-    pump_all(daemon);
-    sampler_run(daemon, true);
-    if (daemon->pump_again) {
-        uv_idle_start(&daemon->pump_idle, on_pump_again);
-        return;
-    }
-    uv_idle_stop(&daemon->pump_idle);
-    uv_timer_start(&daemon->pump_timer, on_pump, daemon->pump_period_ms, 0);
+    pump(daemon);  // which also moves the timer up: clients that were found busy do not wake us again
 }
 
 static void on_pump(uv_timer_t *timer)

@@ -1,6 +1,7 @@
 // told: does what its standard input says, a line at a time, and says "done N" after line N:
 //
 //   enter NAME   exit NAME   next NAME   calls NAME COUNT
+//   pace NAME COUNT   so many calls, a million a second
 //   idle NAME COUNT   so many threads called "pool" that make a call of it and then wait for ever
 //   busy NAME COUNT   so many threads called "burner" that never leave it, nor let go of their processor
 //   hold NAME COUNT   so many fibers that are suspended in it
@@ -70,6 +71,24 @@ static void step(sl_region_t region, int milliseconds)
     sl_task_step_out(task);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void pace(sl_region_t region, int count)
+{
+    int64_t begin_ns = now_ns();
+    for (int i = 0; i < count; i++) {
+        sl_enter(region);
+        sl_exit(region);
+        while (i % 100 == 99 && now_ns() - begin_ns < i * INT64_C(1000))
+            ;
+    }
+}
+
 static void obey(const char *word, const char *name, int count)
 {
     sl_region_t region = sl_region(name);
@@ -83,6 +102,8 @@ static void obey(const char *word, const char *name, int count)
         start(wait_for_ever, name, count);
     if (strcmp(word, "busy") == 0)
         start(burn, name, count);
+    if (strcmp(word, "pace") == 0)
+        pace(region, count);
     if (strcmp(word, "hold") == 0)
         hold(region, count);
     if (strcmp(word, "step") == 0)

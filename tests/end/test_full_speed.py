@@ -12,6 +12,7 @@ from conftest import wait_until
 from fullspeed import finish, published, settled, workers
 from runfile import RunFile
 from spoolfile import KeptSpool
+from test_pause import Told, produced
 
 PAIRS = 10**7  # of each thread
 SECONDS = 20
@@ -81,6 +82,17 @@ def paced(service, pairs):
     row = wait_until(lambda: settled(service, program, 2 * pairs), what="the live row accounts for every call")
     finish(program)
     return row, max(worker.late_ns for worker in made) / 1e9, published(service, row["run"])
+
+
+def test_a_burst_after_a_rest_loses_nothing(service):
+    """The daemon looks seldom at rings that rest; woken, it has to come again soon, for whom it found busy does not wake it again."""
+    told = Told(service, SCOPED_LANE_RING="4M")  # it lasts for 131 ms
+    for burst in range(1, 6):
+        wait_until(lambda: service.rows("status")[0]["pump_period_ms"] == 250, what="the daemon looks seldom")
+        told.do("pace work 300000")
+        produced(service, told.program.pid, burst * 300_000)
+        assert service.rows("loss") == []
+    told.ends()
 
 
 def test_at_a_million_pairs_a_second_and_thread_nothing_is_lost(service, capsys):
