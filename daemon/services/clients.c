@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,19 @@ static void watch_pid(struct client *client)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || client->daemon->client_count * 4 > limit.rlim_cur)
         return;  // few descriptors: the check by /proc serves
     client->pidfd = (int)syscall(SYS_pidfd_open, client->pid, 0);
+    struct procfs_stat stat;
+    bool is_it = procfs_stat((uint32_t)client->pid, 0, &stat) == 0 && stat.start_time == client->start_time;
+    if (client->pidfd >= 0 && !is_it) {  // it has ended, and another has its number
+        close(client->pidfd);
+        client->pidfd = -1;
+    }
+}
+
+// A look at a descriptor, where there is one, spares most looks into /proc, each of which takes twenty times as long.
+static bool is_alive(const struct client *client)
+{
+    struct pollfd ended = {.fd = client->pidfd, .events = POLLIN};
+    return (client->pidfd >= 0 && poll(&ended, 1, 0) <= 0) || procfs_is_alive((uint32_t)client->pid, client->start_time);
 }
 
 static void say_how_it_ended(struct client *client, bool exec);
@@ -596,7 +610,7 @@ static void say_how_it_ended(struct client *client, bool exec)
 
 static bool still_there(struct client *client, int64_t now_ns, bool *exec)
 {
-    if (!procfs_is_alive((uint32_t)client->pid, client->start_time))
+    if (!is_alive(client))
         return false;
     if (client->socket >= 0 || now_ns - client->maps_checked_ns < 1000000000)
         return true;
@@ -605,7 +619,7 @@ static bool still_there(struct client *client, int64_t now_ns, bool *exec)
         return true;  // dying: a moment later it is a zombie
     client->maps_checked_ns = now_ns;
     if (maps == 0) {
-        *exec = procfs_is_alive((uint32_t)client->pid, client->start_time);
+        *exec = is_alive(client);
         return false;
     }
     if (client->process->status.state == PROCESS_LIVE)
