@@ -99,7 +99,7 @@ struct client {
     bool broken;
     bool paused, unsettled;  // unsettled: lanes may have been made while this changed
     int64_t gone_ns;
-    uint32_t pump_round;  // which it has had
+    uint32_t pump_round, sample_pass;  // which it has had
     int64_t maps_checked_ns;
     // what was seen of rows, by number
     uint32_t *thread_versions, *task_versions;
@@ -146,6 +146,9 @@ struct daemon {
     int64_t started_ns;
     int64_t end_deadline_ns;
     int64_t sample_due_ns;       // threads are not sampled before
+    int64_t sample_cpu_ns;       // what this pass over them has taken
+    uint32_t sample_pass, sample_turns;  // turns of the loop, of the pass
+    int64_t checked_ns;          // clients, runs, and whether lanes are stuck
     uint32_t pump_period_ms;
     uint32_t pump_round;
     bool pump_unfinished;        // not all clients have had this round
@@ -195,7 +198,8 @@ void pause_adopted(struct client *client);  // has it been paused before it was 
 void pause_check(struct daemon *daemon);    // each second: lanes that were made meanwhile
 
 // ---- sampler.c
-void sampler_run(struct daemon *daemon, bool busy_only);  // all threads, or those with many calls since their last sample
+bool sampler_run(struct daemon *daemon);       // all threads, in as many calls as it takes: was this the last one of the pass?
+void sampler_run_busy(struct daemon *daemon);  // those with many calls since their last sample
 void sampler_forget(struct client *client);
 
 // ---- runs.c

@@ -15,7 +15,8 @@
 #include "services/daemon.h"
 
 #define SPOOL_PERIOD_NS 1000000000
-#define SPOOL_BUDGET_NS 4000000     // of one turn of the loop: a state is read from /proc for each thread
+#define TURN_NS         500000      // of a turn of the loop
+#define SPOOL_TURNS     8           // of a pass: a state is read from /proc for each thread
 #define BUSY_PERIOD_NS  10000000  // a thread is not sampled more often than this, however many calls it makes
 
 struct schedstat {
@@ -164,25 +165,40 @@ static struct client *longest_due(const struct daemon *daemon, int64_t now_ns)
     return longest;
 }
 
-// Many threads take turns, so that the rings are not left alone for long.
-static void spool_what_is_due(struct daemon *daemon)
+static bool is_sampled(const struct client *client)
 {
-    int64_t begin_ns = clock_monotonic_ns(), now_ns = begin_ns;
-    struct client *client;
-    while (now_ns - begin_ns < SPOOL_BUDGET_NS && (client = longest_due(daemon, begin_ns))) {
-        spool_samples(client, now_ns);
-        now_ns = clock_monotonic_ns();
-    }
+    return !client->gone && !client->broken;
 }
 
-void sampler_run(struct daemon *daemon, bool busy_only)
+void sampler_run_busy(struct daemon *daemon)
 {
     int64_t now_ns = clock_monotonic_ns();
+    for (struct client *client = daemon->clients; client; client = client->next)
+        if (is_sampled(client))
+            sample_client(client, true, now_ns);
+}
+
+// Many threads take turns, so that neither rings nor questions are left alone for long.
+bool sampler_run(struct daemon *daemon)
+{
+    int64_t now_ns = clock_monotonic_ns(), end_ns = now_ns + TURN_NS;
+    if (!daemon->sample_turns++)
+        daemon->sample_pass++;
     for (struct client *client = daemon->clients; client; client = client->next) {
-        if (client->gone || client->broken)
+        if (!is_sampled(client) || client->sample_pass == daemon->sample_pass)
             continue;
-        sample_client(client, busy_only, now_ns);
+        if (clock_monotonic_ns() >= end_ns)
+            return false;
+        client->sample_pass = daemon->sample_pass;
+        sample_client(client, false, now_ns);
+        daemon->sample_turns = 1;
     }
-    if (!busy_only)
-        spool_what_is_due(daemon);
+    struct client *due;
+    while ((due = longest_due(daemon, now_ns)) && daemon->sample_turns <= SPOOL_TURNS) {
+        if (clock_monotonic_ns() >= end_ns)
+            return false;
+        spool_samples(due, now_ns);
+    }
+    daemon->sample_turns = 0;
+    return true;
 }

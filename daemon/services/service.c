@@ -139,7 +139,7 @@ static void on_pump_again(uv_idle_t *idle);
 static void pump(struct daemon *daemon)
 {
     pump_all(daemon);
-    sampler_run(daemon, true);
+    sampler_run_busy(daemon);
     if (daemon->pump_busy || daemon->pump_unfinished) {
         uv_idle_start(&daemon->pump_idle, on_pump_again);
         return;
@@ -172,24 +172,33 @@ static void on_pump_again(uv_idle_t *idle)
     pump(idle->data);
 }
 
-// What the sampling took is processor time: a daemon that was kept from running has not worked.
-static void sample(struct daemon *daemon)
+// What the sampling took is processor time: a daemon that was kept from running has not worked. Is there nothing left to do now?
+static bool sample(struct daemon *daemon)
 {
     int64_t now_ns = clock_monotonic_ns(), before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (now_ns < daemon->sample_due_ns)
-        return;
-    sampler_run(daemon, false);
-    daemon->sample_due_ns = now_ns + (clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns) * SAMPLE_SHARE;
+        return true;
+    bool is_over = sampler_run(daemon);
+    daemon->sample_cpu_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+    if (!is_over)
+        return false;
+    daemon->sample_due_ns = now_ns + daemon->sample_cpu_ns * SAMPLE_SHARE;
+    daemon->sample_cpu_ns = 0;
+    return true;
 }
 
 static void on_sample(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
-    sample(daemon);
-    clients_check(daemon);
-    runs_check(daemon);
-    watchdog_run(daemon);
-    uv_timer_start(timer, on_sample, SAMPLE_PERIOD_MS, 0);
+    bool is_over = sample(daemon);
+    int64_t now_ns = clock_monotonic_ns();
+    if (is_over || now_ns - daemon->checked_ns >= SAMPLE_PERIOD_MS * INT64_C(1000000)) {
+        daemon->checked_ns = now_ns;
+        clients_check(daemon);
+        runs_check(daemon);
+        watchdog_run(daemon);
+    }
+    uv_timer_start(timer, on_sample, is_over ? SAMPLE_PERIOD_MS : 1, 0);
 }
 
 static void add_anchor(struct daemon *daemon)
