@@ -3,6 +3,7 @@
 //   calls [-n N]     each kind of call N times, and how often each was made: one line "NAME COUNT" a rank, by rank 0
 //   calls hang       rank 1 waits for a message that nobody sends, the others in a barrier
 //   calls skip       rank 1 computes for ever, the others wait for it in a barrier
+//   calls teardown   rank 0 has failed and hangs in what it does at its exit, the others wait for it in a barrier
 //   calls on         steps that never end
 #include <mpi.h>
 #include <stdio.h>
@@ -64,6 +65,12 @@ static void say_counts(int times)
         printf("MPI_%s 1\n", once[i]);
 }
 
+static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
 int main(int count, char **words)
 {
     int times = count > 2 ? atoi(words[2]) : 10;
@@ -80,6 +87,12 @@ int main(int count, char **words)
     for (volatile long i = 0; strcmp(what, "skip") == 0 && rank == 1; i++)
         ;
     if (strcmp(what, "skip") == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
+    if (strcmp(what, "teardown") == 0 && rank == 0) {
+        atexit(hang);
+        exit(1);
+    }
+    if (strcmp(what, "teardown") == 0)
         MPI_Barrier(MPI_COMM_WORLD);
     while (strcmp(what, "on") == 0) {
         exchange(1);
