@@ -79,6 +79,7 @@ struct run {
     char *unable_words;
     struct converter *converter;  // of its file, while it runs
     uint32_t converters;          // that one, and snapshots in the making
+    uint32_t conversions;         // of its file, begun so far
     uint32_t told_state;          // to followers: 1 + state, 0 none
     int64_t stuck_since_ns, alerted_ns;  // a lane is stuck that no alert has told of; the last alert
     uint32_t alerts;

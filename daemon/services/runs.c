@@ -26,7 +26,7 @@
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
 #define SYNC_PERIOD_NS      5000000000
-enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64, JOINED_MAX = 256 };
+enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64, JOINED_MAX = 256, CONVERSIONS = 3 };
 
 static const char *const state_names[] = {"recording", "converting", "published", "failed"};
 
@@ -275,10 +275,19 @@ bool runs_wait_for_restored(const struct run *run)
 
 // ---- ending
 
+static void convert(struct run *run);
+
+// Killed, by who needs memory for one, it is tried again.
 static void on_converted(struct converter *converter, void *context)
 {
     struct run *run = context;
     run->converter = NULL;
+    if (converter->signal_number && run->conversions < CONVERSIONS) {
+        say("run %s: %s; its file is made once more", run->id, converter->problem);
+        convert(run);
+        follow_run(run);
+        return;
+    }
     if (!converter->problem) {
         run->state = RUN_PUBLISHED;
         TESTPOINT(converter_succeeded);
@@ -293,6 +302,18 @@ static void on_converted(struct converter *converter, void *context)
     free(run->spool.path);
     run->spool.path = NULL;
     follow_run(run);
+}
+
+static void convert(struct run *run)
+{
+    int result = converter_start(run, 0, run->output, on_converted, run, &run->converter);
+    run->conversions++;
+    if (result == 0)
+        return;
+    run->state = RUN_FAILED;
+    free(run->problem);
+    run->problem = alloc_printf("cannot start the converter: %s; the spool %s is kept", uv_strerror(result), run->spool.path);
+    say("run %s: %s", run->id, run->problem);
 }
 
 // A process that lives on when its run ends goes on in a continuation; what it has told is read again from its segment.
@@ -394,12 +415,7 @@ static void seal_and_convert(struct run *run)
         run->state = RUN_PUBLISHED;
         return;
     }
-    result = converter_start(run, 0, run->output, on_converted, run, &run->converter);
-    if (result < 0) {
-        run->state = RUN_FAILED;
-        run->problem = alloc_printf("cannot start the converter: %s; the spool %s is kept", uv_strerror(result), run->spool.path);
-        say("run %s: %s", run->id, run->problem);
-    }
+    convert(run);
 }
 
 void runs_finish(struct run *run)

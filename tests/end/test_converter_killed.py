@@ -3,6 +3,7 @@ there, and the next conversion makes it; then nothing is left beside it."""
 
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from conftest import wait_until
 from fullspeed import finish, published
 from runfile import RunFile
 from spoolfile import KeptSpool
+from torture import children
 
 KILLS = 100
 CALLS = 100_000
@@ -72,3 +74,24 @@ def test_the_name_is_the_old_file_the_new_one_or_nothing(place, spool, old_file,
     convert()
     assert RunFile(output).calls("work", 0) == CALLS
     assert list(directory.iterdir()) == [output], "what the killed ones left is gone"
+
+
+@pytest.mark.parametrize("kills, state", [(1, "published"), (3, "failed")])
+def test_a_daemon_whose_converter_is_killed_makes_the_file_once_more(service, kills, state):
+    program = service.start(service.api("pairs"), "-n", CALLS, "-w", "work", stdin=-1, SCOPED_LANE_RING="4M")
+    wait_until(lambda: sum(row["stored"] for row in service.rows("processes")) == CALLS, what="every call is stored")
+    finish(program)
+    killed = []
+    while len(killed) < kills:
+        (pid,) = wait_until(lambda: [pid for pid in children(service.daemon.pid) if pid not in killed], what="a converter is at work")
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
+    row = wait_until(lambda: [row for row in service.rows("runs") if row["state"] == state], what=f"the run is {state}")[0]
+    assert service.daemon.stderr_text.count("ended by signal 9") == kills
+    if state == "failed":
+        assert "is kept" in row["problem"] and not os.path.exists(row["file"])
+        service.daemon.terminate()
+        service.daemon.ends()
+        service.serve()  # which does what the one before could not
+    wait_until(lambda: os.path.exists(row["file"]), what="the file is there")
+    assert RunFile(row["file"]).calls("work", 0) == CALLS
