@@ -173,7 +173,7 @@ $(O)/tests/tsan/%: $(O)/tests/tsan/%.o $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,$(daemon_libs))
 
 # Questions that would change something beyond memory change nothing.
-$(O)/tests/fuzz/fuzz_query: wrapped := clients_scan clients_check runs_check runs_join runs_snapshot
+$(O)/tests/fuzz/fuzz_query: wrapped := scan_run clients_check runs_check runs_join runs_snapshot
 $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/lib/libdaemon.a $(O)/lib/libclient.a
 	$(call link,-fsanitize=fuzzer $(wrapped:%=-Wl$(comma)--wrap=%) $(daemon_libs))
 

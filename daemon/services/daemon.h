@@ -1,6 +1,8 @@
 // The daemon: what its parts share. One libuv loop, one thread.
 //
-//    clients.c   who is there: register.sock, the scan for segments, liveness, the end of a process
+//    registration.c  register.sock: hello and welcome
+//    scan.c      the scan for segments
+//    clients.c   who is there: adoption, liveness, the end of a process
 //    pump.c      rings, rows and strings of a client into its run's model and spool
 //    parts.c     where one run file of a process ends and the next one begins
 //    leftovers.c segments of the dead, bounded
@@ -173,9 +175,14 @@ struct daemon {
 int service_run(const struct daemon_options *options, const struct settings *settings);  // until it is told to end; the exit status
 void service_end(struct daemon *daemon);                // final drain, seal, convert, exit
 
+// ---- registration.c
+int registration_listen(struct daemon *daemon, int fd);  // takes the listening register.sock over
+void registration_drop_silent(void);                     // each second: who connects and says nothing only holds a descriptor
+
+// ---- scan.c
+void scan_run(struct daemon *daemon);  // adopts segments that lie in the directory
+
 // ---- clients.c
-int clients_listen(struct daemon *daemon, int fd);   // takes the listening register.sock over
-void clients_scan(struct daemon *daemon);            // adopts segments that lie in the directory
 void clients_check(struct daemon *daemon);           // who has ended?
 void clients_close_all(struct daemon *daemon);       // at the daemon's end: segments stay, for the next one, unless drained
 void client_close(struct client *client);            // the process is over and drained

@@ -280,7 +280,7 @@ static int post_leave(void *context, struct http_request *request, struct http_r
     if (!run)
         return 0;
     runs_leave(run, request->peer.pid);
-    clients_scan(daemon);
+    scan_run(daemon);
     clients_check(daemon);
     runs_check(daemon);
     return reply_run(daemon, request, reply, run);

@@ -223,7 +223,8 @@ static void on_second(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
     add_anchor(daemon);
-    clients_scan(daemon);
+    registration_drop_silent();
+    scan_run(daemon);
     leftovers_bound(daemon);
     restore_check(daemon);
     runs_forget(daemon);
@@ -295,7 +296,7 @@ void service_end(struct daemon *daemon)
     uv_idle_stop(&daemon->pump_idle);
     uv_timer_stop(&daemon->second_timer);
     unlink_socket(daemon, SL_REGISTER_SOCKET);
-    clients_scan(daemon);
+    scan_run(daemon);
     clients_check(daemon);
     for (struct run *run = daemon->runs; run; run = run->next)
         runs_finish(run);
@@ -379,7 +380,7 @@ static int start_timers(struct daemon *daemon)
 static int open_sockets(struct daemon *daemon)
 {
     int fd = listen_on(daemon, SL_REGISTER_SOCKET, SOCK_SEQPACKET);
-    int result = fd < 0 ? fd : clients_listen(daemon, fd);
+    int result = fd < 0 ? fd : registration_listen(daemon, fd);
     if (result < 0)
         return result;
     fd = listen_on(daemon, SL_QUERY_SOCKET, SOCK_STREAM);

@@ -25,7 +25,7 @@ static struct made made;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-void __wrap_clients_scan(struct daemon *daemon);
+void __wrap_scan_run(struct daemon *daemon);
 void __wrap_clients_check(struct daemon *daemon);
 void __wrap_runs_check(struct daemon *daemon);
 struct run *__wrap_runs_join(struct daemon *daemon, const struct join *join, uid_t uid, gid_t gid, pid_t pid, char *problem, size_t size);
@@ -36,7 +36,7 @@ int __wrap_runs_snapshot(struct run *run, const char *output, void (*done)(struc
 
 static struct converter conversion;  // under way while `done` is set
 
-void __wrap_clients_scan(struct daemon *daemon)
+void __wrap_scan_run(struct daemon *daemon)
 {
     (void)daemon;
 }
