@@ -31,7 +31,7 @@ def of_another_boot(data):
 def test_after_a_crash_of_the_machine_the_file_has_what_had_reached_the_disk_and_what_was_open(service):
     pairs = service.start(service.api("pairs"), "-n", 900, "-o", "waits for ever", "-w", "work", stdin=subprocess.PIPE)
     wait_until(lambda: "900" in pairs.stdout_text, what="its calls are made")
-    (spool,) = service.output.glob("*.spool")
+    (spool,) = wait_until(lambda: list(service.output.glob("*.spool")), what="the spool is there")
     wait_until(lambda: has_open_calls(spool), what="what is open is in the spool")
     on_disk = spool.read_bytes()
     service.daemon.kill()
