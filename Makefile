@@ -221,6 +221,9 @@ WHEELS  ?= $(O)/wheels
 installed_pythons = for p in $(PYTHON) python3.9 python3.10 python3.11 python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/*/bin/python3); do \
 	$$p -c 'import os, sys; (3, 9) <= sys.version_info < (3, 14) and print(os.path.realpath(sys.executable))' 2>/dev/null; done | sort -u
 PYTHONS ?= $(shell $(installed_pythons))
+pythons:
+	@echo $(PYTHONS)
+
 wheel: $(O)/lib/libscoped_lane.so
 	$(Q)for p in $(PYTHONS); do CC='$(CC)' CFLAGS='$(CFLAGS) $(warnings)' $$p client/python/wheel.py $(O)/lib/libscoped_lane.so.0 $(VERSION) $(WHEELS) || exit 1; done
 
@@ -325,7 +328,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs python wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
+.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
