@@ -4,7 +4,7 @@ import collections
 import sys
 
 import pytest
-from conftest import HERE, PYTHON, RunFile, wait_until
+from conftest import HERE, PYTHON, RunFile
 
 GREENS = HERE / "scripts" / "greens.py"
 pytestmark = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
@@ -408,36 +408,6 @@ with sl.region("main"):
     assert [(task.name, task.coro_name, task.done) for task in tasks(file, "greenlet")] == [("kept", "work", True), ("last", "work", True)]
     assert [thread.name for thread in file.threads(0)] == ["MainThread"]
     assert {name: file.calls(name) for name in ("main", "work", "inner")} == {"main": 1, "work": 2, "inner": 2}
-
-
-def test_the_greenlet_that_blocks_its_hub_is_named_while_it_does(scripts, service):  # L24
-    program = service.start(
-        scripts.python,
-        scripts.write(
-            PREAMBLE
-            + """
-import gevent
-def blocks():
-    with sl.region("blocking"):
-        time.sleep(120)
-def waits():
-    with sl.region("waiting"):
-        gevent.sleep(120)
-gevent.joinall([gevent.spawn(waits), gevent.spawn(blocks)])
-"""
-        ),
-        **scripts.env,
-    )
-
-    def named():
-        rows = [row for row in service.rows("tasks") if row["pid"] == program.pid and row["stack"]]
-        return len(rows) == 2 and {row["coro_name"]: (row["state"], row["stack"]) for row in rows}
-
-    assert wait_until(named) == {"blocks": ("running", ["blocking"]), "waits": ("suspended", ["waiting"])}
-    where = {tuple(row["stack"]): row["lanes"] for row in service.rows("where")}
-    assert where == {("blocking",): 1, ("waiting",): 1}, "the hub is in no region"
-    program.kill()
-    program.wait()
 
 
 def test_a_task_of_asyncio_that_runs_greenlets_keeps_its_step(scripts):

@@ -1,5 +1,6 @@
 """scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
 
+import json
 import sys
 
 import pytest
@@ -26,6 +27,49 @@ with sl.region("started"):
 with sl.region("everything"):
     asyncio.run(main())
 """
+
+# A lane that blocks its loop for two seconds, again and again, and one that waits meanwhile.
+BLOCKS = {
+    "task": """
+import asyncio, time
+import scoped_lane as sl
+
+async def blocks():
+    while True:
+        with sl.region("blocking"):
+            time.sleep(2)
+        await asyncio.sleep(0)
+
+async def waits():
+    with sl.region("waiting"):
+        await asyncio.sleep(1000)
+
+async def main():
+    await asyncio.gather(waits(), blocks())
+
+asyncio.run(main())
+""",
+    "greenlet": """
+import threading, time
+import gevent
+import scoped_lane as sl
+
+def blocks():
+    while True:
+        with sl.region("blocking"):
+            time.sleep(2)
+        gevent.sleep(0)
+
+def waits():
+    with sl.region("waiting"):
+        gevent.sleep(1000)
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+gevent.get_hub().start_periodic_monitoring_thread()
+gevent.joinall([gevent.spawn(waits), gevent.spawn(blocks)])
+""",
+}
+needs_greenlet = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
 
 
 @pytest.fixture
@@ -55,6 +99,27 @@ def test_rows_are_dicts_with_what_the_reply_said_of_itself(live, sl, scripts, se
     wait_until(lambda: all(row["state"] not in ("live", "deaf") for row in live.processes()))
     with pytest.raises(ValueError, match="which run"):
         live.Daemon(service.rundir).finish()
+
+
+@pytest.mark.parametrize("kind", ["task", pytest.param("greenlet", marks=needs_greenlet)])
+def test_the_lane_that_blocks_its_loop_is_named_within_a_second_while_it_does(scripts, service, kind):  # L23, L24
+    program = service.start(scripts.python, scripts.write(BLOCKS[kind]), **scripts.env)
+
+    def named():
+        rows = json.loads(service.command("stuck", "--after", "0.5", "--json"))["rows"]
+        return [row for row in rows if row["region"] == "blocking" and row["quiet_ns"] < 1e9] and rows
+
+    # In one of its two seconds at the latest, on a machine that has much else to do; in each it is the row that says since when.
+    rows = {row["region"]: row for row in wait_until(named, 60)}
+    blocks, waits = rows["blocking"], rows["waiting"]
+    assert set(rows) == {"blocking", "waiting"}, "no thread, no hub, nobody who only monitors"
+    assert (blocks["state"], blocks["stack"], waits["state"], waits["stack"]) == ("running", ["blocking"], "suspended", ["waiting"])
+    tasks = {row["index"]: row for row in service.rows("tasks")}
+    found = tasks[blocks["task_index"]]
+    assert (found["kind"], found["coro_name"], blocks["pid"]) == (kind, "blocks", program.pid) and found["name"] in blocks["label"]
+    wait_until(lambda: {tuple(row["stack"]): row["lanes"] for row in service.rows("where")} == {("blocking",): 1, ("waiting",): 1})
+    program.kill()
+    program.wait()
 
 
 def test_long_tables_come_over_their_pages(live, scripts, service):
