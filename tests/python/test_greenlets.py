@@ -302,7 +302,7 @@ assert rows == [("other.<locals>.<lambda>", 1), ("<lambda>", 1)], rows
 # -- gevent
 
 
-def test_geventless_time_is_not_charged_to_who_sleeps(scripts):  # L09, L19
+def test_geventless_time_is_not_charged_to_who_sleeps(scripts):  # L19
     file = whole(
         scripts.record(
             PREAMBLE
@@ -329,6 +329,42 @@ print(time.process_time() - started)
         assert task.running_time >= 0.1
     (hub,) = tasks(file, "hub")
     assert hub.name == "hub" and hub.coro_name == "Hub.run"
+
+
+def test_the_running_time_of_all_lanes_is_the_processor_time_of_the_process(scripts):  # L09
+    file = whole(
+        scripts.record(
+            PREAMBLE
+            + """
+import gevent, greenlet as module
+spent = {False: [0.0, 0.0], True: [0.0, 0.0]}  # by whether it is one of ours: wall, processor
+def clocks():
+    return time.perf_counter(), time.thread_time()
+def trace(event, args):
+    global last
+    now = clocks()
+    for i in range(2):
+        spent[isinstance(args[0], gevent.Greenlet)][i] += now[i] - last[i]
+    last = now
+def work():
+    for _ in range(50):
+        burn(0.01)
+        gevent.sleep(0.05)
+with sl.region("all"):
+    last = clocks()
+    module.settrace(trace)
+    began = time.process_time()
+    gevent.joinall([gevent.spawn(work) for _ in range(4)])
+    print(time.process_time() - began, *spent[True])
+"""
+        )
+    )
+    process, wall, processor = map(float, file.said.split())
+    greens = tasks(file, "greenlet")
+    assert [(task.coro_name, task.steps, task.done) for task in greens] == [("work", 51, True)] * 4
+    running = sum(task.running_time for task in greens)
+    # Others may have the processor in the middle of a step, which runs on then: that much the program has seen itself.
+    assert 0.95 < (running - (wall - processor)) / process < 1.05, (running, wall, processor, process)
 
 
 def test_gevent_on_threads_names_kills_and_native_pool_threads(scripts):  # L21, L23
