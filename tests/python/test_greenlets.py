@@ -1,12 +1,18 @@
 """Greenlets: a lane for each, on every thread, with gevent and without; the same as scope-profiler tells where it can tell it."""
 
 import collections
+import os
+import subprocess
 import sys
 
+import h5py
 import pytest
-from conftest import HERE, PYTHON, RunFile
+from conftest import HERE, PYTHON, RunFile, wait_until
 
 GREENS = HERE / "scripts" / "greens.py"
+GENERATIONS = HERE / "scripts" / "generations.py"
+COUNT = 1_000_000 if os.environ.get("SL_LONG") else 60_000
+KEPT = 10_000  # finished ones that the live tables keep
 pytestmark = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
 
 PREAMBLE = """
@@ -26,6 +32,11 @@ def pause():
 
 def tasks(file, *kinds):
     return [task for task in file.run.tasks.get(0, []) if not kinds or task.kind in kinds]
+
+
+def memory_kb(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
 
 
 def whole(file):
@@ -183,26 +194,36 @@ print(_core.known_greenlets())
     assert int(file.said) <= 2  # the thread's own, and no more than one that is still named
 
 
-def test_a_million_generations_leave_nothing_behind(scripts):
-    file = scripts.record(
-        PREAMBLE
-        + """
-import resource
-from scoped_lane import _core
-def target():
-    pass
-def spawn(count):
-    for _ in range(count):
-        greenlet(target).switch()
-spawn(10_000)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-spawn(150_000)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, _core.known_greenlets())
-"""
-    )
-    grown_kib, known = map(int, file.said.split())
-    assert grown_kib < 100_000 and known <= 2  # 65,536 rows of tasks at most, whatever was made
-    assert file.table("processes")[0]["tasks"] == 160_000
+@pytest.mark.parametrize("how", ["greenlet", "spawn_later"])
+def test_a_million_generations_leave_nothing_behind_in_the_program_nor_in_the_daemon(scripts, service, how):  # L28
+    program = service.start(scripts.python, GENERATIONS, how, COUNT, stdin=subprocess.PIPE, **scripts.env)
+    seen = []
+    for quarter in range(1, 5):
+        wait_until(lambda: program.stdout_text.count("\n") == quarter or program.poll() is not None, 300, f"quarter {quarter}")
+        count, resident_kb, known = map(int, program.stdout_text.splitlines()[-1].split())
+        assert count == quarter * COUNT // 4 and known <= 4
+        (process,) = wait_until(lambda: [row for row in service.rows("processes") if row["produced"] == row["stored"] + row["lost"] == count])
+        (segment,) = service.segments()
+        seen.append((resident_kb, memory_kb(service.daemon.pid), segment.stat().st_size >> 10))
+        if quarter < 4:
+            program.stdin.write(b"\n")
+            program.stdin.flush()
+    print("resident kB of the program and of the daemon, kB of shared memory at each quarter:", *seen)
+    for program_kb, daemon_kb, shared_kb in seen[1:]:
+        assert program_kb < seen[0][0] + 1024 and shared_kb < 64 << 10, seen
+        # A daemon that was kept waiting takes many rows at once: never more than the segment has room for.
+        assert daemon_kb < 1.2 * seen[0][1] + 4096 + (shared_kb - seen[0][2]) / 5, seen
+    others = process["tasks"] - COUNT  # the hub
+    assert others == (how == "spawn_later")
+    wait_until(lambda: service.rows("processes")[0]["tasks_folded"] >= COUNT - KEPT, what="all but the newest are folded")
+    assert len(service.rows("tasks")) <= KEPT + 2 and process["lost"] < COUNT // 10
+    program.stdin.close()
+    program.ends()
+    file = RunFile(service.run_file(120))
+    with h5py.File(file.path) as h5:
+        kinds = collections.Counter(h5["task_table/kind"].asstr()[()])
+        assert kinds["greenlet"] == COUNT and (h5["task_table/done_ns"][()] > 0).sum() >= COUNT
+    assert file.calls("generation") == process["stored"]
 
 
 # -- the application's own trace
