@@ -1,8 +1,10 @@
 """Processes that Python programs start, in each way there is: one run file with all of them, each call once."""
 
 import collections
+import sys
 
 import pytest
+from conftest import HERE, PYTHON, RunFile
 
 POOLS = """
 import concurrent.futures, multiprocessing, os, subprocess, sys, time
@@ -57,6 +59,7 @@ if __name__ == "__main__":
                 pool.close()
                 pool.join()
 """
+FORKS = HERE / "scripts" / "forks.py"
 METHODS = ["fork", "spawn", "forkserver"]
 
 
@@ -93,6 +96,36 @@ def test_a_fork_that_is_not_followed_records_nothing_in_the_child(scripts):
     file = scripts.record(POOLS, "os.fork", "2")
     assert {name: file.calls(name) for name in ("parent", "before", "job")} == {"parent": 1, "before": 1, "job": 0}
     assert len(file.table("processes")) == 1
+
+
+needs_original = pytest.mark.skipif(PYTHON != sys.executable, reason="scope-profiler is not there for the other interpreter")
+
+
+@needs_original
+@pytest.mark.parametrize("follow", [None, "follow"])
+def test_on_purpose_a_fork_repeats_nothing(scripts, follow):  # 76, 77
+    file = scripts.record(FORKS, "scoped_lane", SCOPED_LANE_FORK=follow)
+    mine = {"child's": 2} if follow else {}
+    assert {name: file.calls(name) for _, name, _ in file.counts} == {"scope_profiler.session": 1, "before": 1, "after": 1} | mine
+    assert {rank for rank, name, _ in file.counts if name == "child's"} == ({1} if follow else set())
+    assert "'before'" in scripts.run(FORKS, "scope_profiler", python=sys.executable), "theirs is told once more by the child"
+
+
+@needs_original
+def test_a_fork_s_child_that_begins_a_session_is_recorded_as_with_the_original(scripts):  # 78
+    def child(file, rank):
+        names = {thread.index: thread.name for thread in file.threads(rank)}
+        ids = file.run["child's"][rank].thread_ids
+        return {name: calls for r, name, calls in file.counts if r == rank}, names, sorted(ids.tolist())
+
+    ours = scripts.record(FORKS, "scoped_lane", "session")
+    its_own = child(RunFile(scripts.path / "child.h5"), 1)
+    parent, forked = ours.table("processes")
+    assert child(ours, 1) == its_own and forked["parent_pid"] == parent["pid"]
+    assert {name: ours.calls(name) for _, name, _ in ours.counts} == {"scope_profiler.session": 2, "before": 1, "after": 1, "child's": 2}
+    scripts.run(FORKS, "scope_profiler", "session", python=sys.executable)
+    assert its_own == child(RunFile(scripts.path / "child.h5"), 0)
+    assert its_own == ({"child's": 2, "scope_profiler.session": 1}, {0: "MainThread", 1: "child-0", 2: "child-1"}, [1, 2])
 
 
 def test_a_worker_s_own_fork_is_not_followed_and_without_a_daemon_all_goes_as_ever(scripts):

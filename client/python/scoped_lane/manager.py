@@ -99,8 +99,15 @@ def attach():
             _follow()
         except Exception as problem:  # an interpreter that is made otherwise: regions are recorded all the same
             _warn_once("hooks", f"threads or tasks are not followed: {problem!r}")
-    workers.watch(_follow)
+    workers.watch(_attach_child)
     return True
+
+
+def _attach_child():
+    """The same in the child of a fork that is to be recorded, whatever the environment says."""
+    if not attach() and _core.follow() == 0:
+        _core.renew_greenlets()
+        attach()
 
 
 def _follow():
@@ -358,7 +365,7 @@ def setup(
     _settle_pause()
     _settle_tags()
     if not config.deactivate_profiling:
-        attach()
+        _attach_child()
     return ProfilingRun(config)
 
 

@@ -39,6 +39,5 @@ def _before_fork():
 
 
 def _begin(worker, follow):
-    if worker.was_recording and not _core.is_active() and _core.follow() == 0:
-        _core.renew_greenlets()
+    if worker.was_recording and not _core.is_active():
         follow()
