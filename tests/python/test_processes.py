@@ -4,7 +4,8 @@ import collections
 import sys
 
 import pytest
-from conftest import HERE, PYTHON, RunFile
+from conftest import HERE, PYTHON, RunFile, wait_until
+from runfile import accept
 
 POOLS = """
 import concurrent.futures, multiprocessing, os, subprocess, sys, time
@@ -83,13 +84,14 @@ def test_pools_are_in_one_file_with_their_parent(scripts, how):
         assert {row["parent_pid"] for row in workers} == {parent["pid"]}
 
 
-@pytest.mark.parametrize("how", ["os.fork", "subprocess", "chain fork", "chain spawn"])
+@pytest.mark.parametrize("how", ["os.fork", "subprocess", "chain fork", "chain spawn", "chain forkserver"])
 def test_generations_are_linked_and_nothing_is_in_two_of_them(scripts, how):  # L37
-    calls = 3 if how == "chain fork" or how == "chain spawn" else 2
+    calls = 3 if how.startswith("chain") else 2
     env = {"SCOPED_LANE_FORK": "follow"} if how == "os.fork" else {}
     rows = once(scripts.record(POOLS, how, str(calls), **env), calls)
     assert len(rows) == 3
-    assert [row["parent_pid"] for row in rows[1:]] == [row["pid"] for row in rows[:-1]]
+    if "forkserver" not in how:  # whose parents are servers
+        assert [row["parent_pid"] for row in rows[1:]] == [row["pid"] for row in rows[:-1]]
 
 
 def test_a_fork_that_is_not_followed_records_nothing_in_the_child(scripts):
@@ -191,9 +193,183 @@ def test_workers_killed_inside_regions_leave_theirs(scripts):  # L32
     assert opened == {(row["rank"], region): 1 for row in killed for region in ("outer", "inner")}
 
 
-def test_a_pool_of_64_is_in_one_file(scripts):
-    file = scripts.record(POOLS, "fork", "64", SCOPED_LANE_RING="16K")
-    assert len(once(file, 320)) >= 1 + int(file.said)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_an_executor_killed_inside_regions_leave_theirs(scripts, method):  # L32
+    file = scripts.record(
+        """
+        import concurrent.futures, multiprocessing, os, signal, sys, time
+        import scoped_lane as sl
+
+        def begin(counter):
+            global inside
+            inside = counter
+
+        def work():
+            with sl.region("done"):
+                pass
+            with sl.region("work"):
+                inside.release()
+                time.sleep(100)
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context(sys.argv[1])
+            inside = context.Semaphore(0)
+            with concurrent.futures.ProcessPoolExecutor(3, mp_context=context, initializer=begin, initargs=(inside,)) as pool:
+                futures = [pool.submit(work) for _ in range(3)]
+                for _ in futures:
+                    inside.acquire()
+                for worker in multiprocessing.active_children():
+                    os.kill(worker.pid, signal.SIGKILL)
+                assert all(isinstance(future.exception(), concurrent.futures.process.BrokenProcessPool) for future in futures)
+        """,
+        method,
+    )
+    assert file.calls("done") == 3
+    assert collections.Counter(row["region"] for row in file.table("open_calls")) == {"work": 3} and len({row["rank"] for row in file.table("open_calls")}) == 3
+
+
+def test_one_that_leaves_at_once_has_its_calls_its_open_ones_and_its_status(scripts):  # L33
+    file = scripts.record(
+        """
+        import os
+        import scoped_lane as sl
+        with sl.region("done"):
+            pass
+        with sl.region("open"):
+            os._exit(3)
+        """,
+        status=3,
+    )
+    (process,) = file.table("processes")
+    assert file.calls("done") == 1 and [row["region"] for row in file.table("open_calls")] == ["open"]
+    assert (process["state"], process["exit_status"]) == ("vanished", 3)
+
+
+def test_nobody_waits_for_a_child_that_lives_on_and_what_comes_late_is_in_a_file_of_its_own(scripts):  # L35
+    file = scripts.record(
+        """
+        import os, subprocess, sys, time
+        import scoped_lane as sl
+        if len(sys.argv) > 1:
+            with sl.region("early"):
+                pass
+            print("there", flush=True)
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            with sl.region("late"):
+                pass
+        else:
+            child = subprocess.Popen([sys.executable, __file__, "child"], stdout=subprocess.PIPE, start_new_session=True)
+            assert child.stdout.readline() == b"there\\n"
+            with sl.region("parent"):
+                pass
+        """
+    )
+    assert {name: file.calls(name) for _, name, _ in file.counts} == {"early": 1, "parent": 1}
+    parent, child = file.table("processes")
+    assert child["parent_pid"] == parent["pid"] and (parent["state"], child["state"]) == ("ended", "live")
+    (scripts.path / "go").touch()
+    late = scripts.path / "run-2.h5"
+    wait_until(late.exists)
+    assert {name: calls for _, name, calls in RunFile(late).counts} == {"late": 1}
+
+
+def test_forks_while_other_threads_register_whatever_there_is_work_and_repeat_nothing(scripts):  # 116
+    file = scripts.record(
+        """
+        import asyncio, itertools, os, signal, threading
+        import scoped_lane as sl
+        stop = False
+
+        def names():
+            for i in itertools.count():
+                with sl.region(f"name {i % 20000}"):
+                    pass
+                if stop:
+                    return
+
+        def threads():
+            while not stop:
+                thread = threading.Thread(target=os.getpid)
+                thread.start()
+                thread.join()
+
+        def tasks():
+            async def main():
+                while not stop:
+                    await asyncio.create_task(asyncio.sleep(0))
+            asyncio.run(main())
+
+        def record(name):
+            with sl.region(name):
+                pass
+
+        def forks():
+            for _ in range(20):
+                with sl.region("around"):
+                    pid = os.fork()
+                    if not pid:
+                        signal.alarm(20)  # of whoever waits for what nobody gives back
+                        record("child")
+                        thread = threading.Thread(target=record, args=("thread",))
+                        thread.start()
+                        thread.join()
+                        async def main():
+                            record("task")
+                        asyncio.run(main())
+                        os._exit(0)
+                    assert os.waitpid(pid, 0)[1] == 0
+
+        others = [threading.Thread(target=target) for target in (names, threads, tasks)]
+        for other in others:
+            other.start()
+        forks()
+        worker = threading.Thread(target=forks)
+        worker.start()
+        worker.join()
+        stop = True
+        for other in others:
+            other.join()
+        """,
+        SCOPED_LANE_FORK="follow",
+        SCOPED_LANE_RING="64K",
+    )
+    assert [file.calls(name) for name in ("around", "child", "thread", "task")] == [40] * 4 and file.calls("around", 0) == 40
+    children = [row for row in file.table("processes") if row["rank"]]
+    assert [(row["produced"], row["lost"], row["unmatched"], row["crossing"]) for row in children] == [(3, 0, 0, 0)] * 40
+    assert file.table("open_calls") == []
+
+
+def test_a_pool_of_64_is_in_one_file_that_the_original_reads(scripts):
+    file = scripts.record(
+        """
+        import multiprocessing
+        import scoped_lane as sl
+
+        def begin(barrier):
+            with sl.region("begin"):
+                barrier.wait()  # each of them is there
+
+        def job(n):
+            with sl.region("job"):
+                return n
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("fork")
+            barrier = context.Barrier(65)
+            with context.Pool(64, initializer=begin, initargs=(barrier,)) as pool:
+                begin(barrier)
+                assert pool.map(job, range(640), chunksize=1) == list(range(640))
+                pool.close()
+                pool.join()
+        """,
+        SCOPED_LANE_RING="16K",
+    )
+    rows = file.table("processes")
+    assert sorted(row["rank"] for row in rows) == list(range(65)) == file.ranks and len({row["pid"] for row in rows}) == 65
+    assert all((row["lost"], row["unmatched"], row["produced"]) == (0, 0, row["stored"]) for row in rows)
+    assert {file.calls("begin", rank) for rank in range(65)} == {1} and file.calls("job") == 640
+    accept(file.path)
 
 
 def test_the_trackers_and_hooks_of_a_spawned_child_are_its_own(scripts):
