@@ -118,15 +118,16 @@ with sl.region("a file has the processes that have calls"):
     assert all(task.name.startswith("greenlet-") and task.done and task.steps == 1 for task in tasks(file))
 
 
-def test_greenlets_that_run_already_have_lanes_from_their_next_switch_on_every_thread(scripts):  # L21
-    said = scripts.run(
-        PREAMBLE
-        + """
+EARLY = """
+import threading
+from greenlet import getcurrent, greenlet
+
 def early(go):
     while True:
-        pause()
+        getcurrent().parent.switch()
         if go.is_set():
-            pause()
+            with sl.region("later"):
+                getcurrent().parent.switch()
             return
 
 def work(ready, go):
@@ -146,6 +147,7 @@ for i in range(3):
     threads.append(threading.Thread(target=work, args=(ready, go), name=f"w{i}"))
     threads[-1].start()
     ready.wait()
+import scoped_lane as sl
 tracker = sl.ConcurrencyTracker(track_async=True)
 tracker.install()
 go.set()
@@ -153,8 +155,16 @@ for thread in threads:
     thread.join()
 print([(row.coro_name, row.kind, row.steps, row.done) for row in tracker.tasks])
 """
-    )
-    assert said.strip() == str([("early", "greenlet", 2, True)] * 6)
+
+
+def test_greenlets_that_run_already_have_lanes_from_their_next_switch_on_every_thread(scripts):  # L21
+    assert scripts.run(EARLY).strip() == str([("early", "greenlet", 2, True)] * 6), "for a tracker, without a daemon"
+    file = whole(scripts.record(EARLY))
+    assert [(row.coro_name, row.kind, row.steps, row.done) for row in tasks(file)] == [("early", "greenlet", 2, True)] * 6
+    names = {thread.index: thread.name for thread in file.threads(0)}
+    lanes = collections.Counter((names[row.thread_index], row.index) for row in tasks(file))
+    assert collections.Counter(name for name, _ in lanes) == {f"w{i}": 2 for i in range(3)}
+    assert sorted(file.run["later"][0].task_ids) == sorted(row.index for row in tasks(file))
 
 
 # -- ends

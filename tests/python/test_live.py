@@ -122,6 +122,44 @@ def test_the_lane_that_blocks_its_loop_is_named_within_a_second_while_it_does(sc
     program.wait()
 
 
+def test_top_has_busy_threads_first_and_idle_pool_threads_in_one_line(scripts, service):  # L07
+    program = service.start(
+        scripts.python,
+        scripts.write(
+            """
+import concurrent.futures, threading
+import scoped_lane as sl
+condition = threading.Condition()
+
+def waits():
+    with condition:
+        condition.wait()
+
+def burns():
+    with sl.region("busy"):
+        while True:
+            pass
+
+with concurrent.futures.ThreadPoolExecutor(200) as pool:
+    for _ in range(200):
+        pool.submit(waits)
+    threading.Thread(target=burns, name="burner").start()
+"""
+        ),
+        **scripts.env,
+    )
+
+    def shown():
+        lines = service.command("top").splitlines()
+        lanes = [line for line in lines if "burner" in line or "idle" in line]
+        return len(lanes) == 2 and "burner" in lanes[0] and "200 idle" in lanes[1] and lanes[0]
+
+    burner = wait_until(shown, what="the busy one first, and the idle ones in one line")
+    assert "running" in burner and burner.rstrip().endswith("busy")
+    program.kill()
+    program.wait()
+
+
 def test_long_tables_come_over_their_pages(live, scripts, service):
     program = service.start(
         scripts.python,
