@@ -14,10 +14,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SL_BUILD", ROOT / "obj" / "release")).resolve()
 POLLERS = 16
+LANES = 1000
+PROCESSORS = sorted(os.sched_getaffinity(0))
 
 
 def switching(seconds=2.0):
-    """The best of ns per switch, and switches per second over all."""
+    """The best of ns per switch."""
     from greenlet import getcurrent, greenlet
 
     def other():
@@ -27,13 +29,33 @@ def switching(seconds=2.0):
 
     one = greenlet(other)
     one.switch()
-    best, count, started = float("inf"), 0, time.perf_counter()
+    best, started = float("inf"), time.perf_counter()
     while (begun := time.perf_counter()) - started < seconds:
         for _ in range(5000):
             one.switch()
         best = min(best, (time.perf_counter() - begun) / 10000 * 1e9)
-        count += 10000
-    return best, count / (time.perf_counter() - started)
+    return best
+
+
+def looked_at(seconds=16.0):
+    """A thousand greenlets that switch as fast as they can: for each tenth of a second begin, end, switches and processor time."""
+    from greenlet import getcurrent, greenlet
+
+    def other():
+        parent = getcurrent().parent
+        while True:
+            parent.switch()
+
+    ones = [greenlet(other) for _ in range(LANES)]
+    end, begun = time.perf_counter() + seconds, time.perf_counter()
+    while begun < end:
+        count, processor = 0, time.process_time()
+        while (now := time.perf_counter()) < begun + 0.1:
+            for one in ones:
+                one.switch()
+            count += 2 * LANES
+        print(begun, now, count, time.process_time() - processor)
+        begun = now
 
 
 def calling(seconds=1.0):
@@ -47,7 +69,7 @@ def calling(seconds=1.0):
         for _ in range(10000):
             function()
         best = min(best, (time.perf_counter() - begun) / 10000 * 1e9)
-    return best, 1e9 / best
+    return best
 
 
 def side(what):
@@ -60,44 +82,78 @@ def side(what):
         import scoped_lane
 
         assert scoped_lane.is_recording()
-    print(*(calling() if "call" in how else switching()))
+    if how.startswith("looked at"):
+        os.sched_setaffinity(0, {int(word) for word in how.split()[2:]})
+        looked_at()
+    else:
+        print(calling() if how == "call" else switching())
 
 
-def run(what, before=(), python=(sys.executable,)):
+def run(what, before=(), look=lambda place, is_over: None):
+    """What it printed, as numbers."""
     with tempfile.TemporaryDirectory(prefix="sl-", dir="/tmp") as place:
         env = os.environ | {"PYTHONPATH": str(BUILD / "python"), "SCOPED_LANE_RUNDIR": place}
         recorded = [BUILD / "bin" / "scoped-lane", "run", "-o", Path(place) / "run.h5", "--"] if "scoped_lane" in what else []
-        process = subprocess.Popen([*recorded, *python, *before, __file__, what], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        ended = threading.Event()
-        clients = [threading.Thread(target=poll, args=(place, ended)) for _ in range(POLLERS if "polled" in what else 0)]
+        words = [*recorded, sys.executable, *before, __file__, what]
+        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            look(place, lambda: process.poll() is not None)
+            return [float(word) for word in process.stdout.read().split()]
+
+
+def poll(place, period, looking, looks, is_over):
+    """A client that stays, and asks again and again while it is to."""
+    from scoped_lane import live
+
+    while not is_over():
+        looking.wait(0.1)
+        for daemon in [live.Daemon(path) for path in Path(place).glob("run-*")] if looking.is_set() else []:
+            try:
+                looks.append(len(daemon.tasks(limit=LANES)))
+            except (ConnectionError, ValueError):
+                pass
+        time.sleep(period)
+
+
+def pollers(apart, period):
+    """The same program with clients and without, in turns of a second, so that what else the machine does is in both."""
+    turns, looks, looking = [], [], threading.Event()
+
+    def look(place, is_over):
+        clients = [threading.Thread(target=poll, args=(place, period, looking, looks, is_over)) for _ in range(POLLERS)]
         for client in clients:
             client.start()
-        out = process.communicate()[0]
-        ended.set()
+        while not is_over():
+            (looking.clear if looking.is_set() else looking.set)()
+            time.sleep(0.2)  # for what is under way
+            begun = time.perf_counter()
+            time.sleep(1)
+            turns.append((begun, time.perf_counter(), looking.is_set()))
         for client in clients:
             client.join()
-        return [float(word) for word in out.split()]
 
-
-def poll(place, ended):
-    words = [BUILD / "bin" / "scoped-lane", "tasks", "--json", "--rundir", place]
-    while not ended.is_set():
-        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        ended.wait(0.1)
+    os.sched_setaffinity(0, set(PROCESSORS[1:] if apart else PROCESSORS))  # the daemon's too, and the clients'
+    numbers = iter(run(f"scoped_lane looked at {' '.join(map(str, PROCESSORS[:1] if apart else PROCESSORS))}", look=look))
+    os.sched_setaffinity(0, set(PROCESSORS))
+    sums = {True: [0, 0, 0], False: [0, 0, 0]}
+    for begun, ended, *counts in zip(*[numbers] * 4):
+        for of in (sums[on] for first, last, on in turns if first <= begun and ended <= last):
+            of[:] = (of[0] + ended - begun, of[1] + counts[0], of[2] + counts[1])
+    by_clock, by_processor = (100 * sums[True][1] / sums[True][i] / (sums[False][1] / sums[False][i]) for i in (0, 2))
+    print(
+        f"switches of {LANES} greenlets with {POLLERS} pollers every {period} s, {'a processor of its own' if apart else 'processors shared'}: "
+        f"{by_clock:.1f} % of those with none by the clock, {by_processor:.1f} % by the program's processor time; {len(looks)} looks"
+    )
 
 
 def main():
-    plain = run("none")[0]
-    theirs, ours = run("scope_profiler")[0] - plain, run("scoped_lane")[0] - plain
-    print(f"a switch of greenlets adds: scope_profiler {theirs:.0f} ns, scoped_lane {ours:.0f} ns, {theirs / ours:.1f} times less")
-    alone, polled = run("scoped_lane"), run("scoped_lane polled")
-    print(
-        f"switches/s with {POLLERS} pollers: {100 * polled[1] / alone[1]:.1f} % of those with none, "
-        f"{100 * alone[0] / polled[0]:.1f} % where the pollers leave the processor to it"
-    )
-    plain = run("none call")[0]
+    sys.path.insert(0, str(BUILD / "python"))
+    (plain,), (theirs,), (ours,) = run("none"), run("scope_profiler"), run("scoped_lane")
+    print(f"a switch of greenlets adds: scope_profiler {theirs - plain:.0f} ns, scoped_lane {ours - plain:.0f} ns, {(theirs - plain) / (ours - plain):.1f} times less")
+    for apart in (False, True)[: len(PROCESSORS)]:
+        for period in (1.0, 0.1):
+            pollers(apart, period)
     mode = ["-m", "scoped_lane", "run"]
-    recorded, passed = run("scoped_lane call", mode)[0], run("scoped_lane call", [*mode, "--include", "nothing"])[0]
+    (plain,), (recorded,), (passed,) = run("none call"), run("scoped_lane call", mode), run("scoped_lane call", [*mode, "--include", "nothing"])
     version = ".".join(map(str, sys.version_info[:2]))
     print(f"a call of a function that is not edited adds, in {version}: {recorded - plain:.0f} ns; one that is not chosen {passed - plain:.1f} ns")
 
