@@ -1,5 +1,6 @@
 """scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
 
+import importlib.util
 import json
 import sys
 
@@ -213,19 +214,42 @@ def test_what_cannot_be_had_is_said(live, sl, tmp_path, monkeypatch):
     assert "open" not in sl.__all__
 
 
-def test_a_frame_has_a_row_for_each(live, service, scripts, tmp_path):
-    (scripts.path / "pandas.py").write_text("class DataFrame:\n    def __init__(self, rows):\n        self.rows = rows\n")  # stands in
+PANDAS = """
+array = lambda values, dtype: (dtype, values)
+
+class DataFrame(dict):
+    def __len__(self):
+        return len(self["pid"])
+"""
+has_pandas = importlib.util.find_spec("pandas") is not None and PYTHON == sys.executable
+
+
+@pytest.mark.parametrize("pandas", ["stands in", pytest.param("real", marks=pytest.mark.skipif(not has_pandas, reason="pandas is not installed"))])
+def test_a_frame_has_a_row_for_each_and_whole_numbers_stay_whole(service, scripts, pandas):
+    if pandas == "stands in":
+        (scripts.path / "pandas.py").write_text(PANDAS)
     said = service.run(
         PYTHON,
         scripts.write(
             """
+import asyncio, sys
 import scoped_lane as sl
 from scoped_lane import live
+def whole(column):
+    kind, values = column if sys.argv[1] == "stands in" else (str(column.dtype), column.tolist())
+    return kind, [isinstance(value, int) for value in values]
+async def main():
+    await asyncio.create_task(asyncio.sleep(0))
+    while [row["done_ns"] is None for row in live.tasks()] != [True, False]:
+        await asyncio.sleep(0.001)
+    frame = live.tasks().frame()
+    print(type(frame).__name__, len(frame), list(frame["coro_name"]), whole(frame["done_ns"]), [type(stack) for stack in frame["stack"]])
+    print(len(live.Rows([], {}).frame()) if sys.argv[1] == "real" else 0)
 with sl.region("mine"):
-    frame = sl.live.processes().frame()
-print(type(frame).__name__, [row["state"] for row in frame.rows])
+    asyncio.run(main())
 """
         ),
+        pandas,
         **scripts.env,
     )
-    assert said.stdout_text == "DataFrame ['live']\n"
+    assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\n0\n"

@@ -25,12 +25,16 @@ class Rows(list):
         self.time_ns, self.generation, self.trust = reply.get("time_ns"), reply.get("generation"), reply.get("trust") or {}
 
     def frame(self):
-        """The same as a pandas.DataFrame."""
+        """The same as a pandas.DataFrame. Whole numbers that are not known everywhere stay whole numbers: Int64, with pandas.NA."""
         try:
             import pandas
         except ImportError:
             raise ImportError("frame() takes pandas, which is not installed; the rows are a list of dicts") from None
-        return pandas.DataFrame(list(self))
+        columns = {name: [row.get(name) for row in self] for name in dict.fromkeys(name for row in self for name in row)}
+        for name, values in columns.items():
+            if {type(value) for value in values} == {int, type(None)}:
+                columns[name] = pandas.array(values, dtype="Int64")
+        return pandas.DataFrame(columns)
 
 
 class Daemon:
