@@ -1,11 +1,13 @@
 """scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
 
+import concurrent.futures
 import importlib.util
 import json
 import sys
 
+import h5py
 import pytest
-from conftest import PYTHON, wait_until
+from conftest import PYTHON, RunFile, wait_until
 
 WAITS = """
 import asyncio, sys, time
@@ -118,9 +120,70 @@ def test_the_lane_that_blocks_its_loop_is_named_within_a_second_while_it_does(sc
     tasks = {row["index"]: row for row in service.rows("tasks")}
     found = tasks[blocks["task_index"]]
     assert (found["kind"], found["coro_name"], blocks["pid"]) == (kind, "blocks", program.pid) and found["name"] in blocks["label"]
+    assert found["longest_step_ns"] >= 0.5e9, "the one in progress counts"
     wait_until(lambda: {tuple(row["stack"]): row["lanes"] for row in service.rows("where")} == {("blocking",): 1, ("waiting",): 1})
     program.kill()
     program.wait()
+
+
+@needs_greenlet
+def test_a_thousand_greenlets_that_switch_are_each_told_truly_to_many_who_look(scripts, service):  # L27
+    program = service.start(
+        scripts.python,
+        scripts.write(
+            """
+import os
+import scoped_lane as sl
+from greenlet import getcurrent, greenlet
+
+def works():
+    while not over:
+        with sl.region("inside"):
+            getcurrent().parent.switch()
+
+ones, over, rounds = [greenlet(works) for _ in range(1000)], False, 1
+for one in ones:
+    one.switch()
+print("all", flush=True)
+while not os.path.exists("stop"):
+    rounds += 1
+    for one in ones:
+        one.switch()
+over = True
+for one in ones:
+    one.switch()
+print(rounds)
+"""
+        ),
+        **scripts.env,
+    )
+    wait_until(lambda: program.stdout_text == "all\n")
+    known = wait_until(lambda: len(rows := service.rows("tasks?kind=greenlet")) == 1000 and rows)
+
+    def look():
+        before = known
+        for _ in range(5):
+            rows = service.rows("tasks?kind=greenlet")
+            assert [row["index"] for row in rows] == [row["index"] for row in known]
+            for row, earlier in zip(rows, before):
+                assert row["steps"] >= earlier["steps"] and row["running_ns"] >= earlier["running_ns"]
+                assert row["moving"] or row["stack"] in (["inside"], []) and row["state"] in ("running", "suspended")
+                assert row["stack"] or row["moving"] or row["state"] == "running", "one that is suspended is inside"
+            before = rows
+        wait_until(lambda: service.rows("tasks?kind=greenlet")[500]["steps"] > before[500]["steps"], what="it goes on")
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for looking in [pool.submit(look) for _ in range(8)]:
+            looking.result()
+    (scripts.path / "stop").touch()
+    program.ends()
+    rounds = int(program.stdout_text.split()[1])
+    file = RunFile(service.run_file())
+    (process,) = file.table("processes")
+    assert (process["produced"], process["unmatched"], process["crossing"]) == (1000 * rounds, 0, 0)
+    assert process["stored"] + process["lost"] == process["produced"] and file.calls("inside") == process["stored"]
+    with h5py.File(file.path) as h5:
+        assert set(h5["task_table/steps"][()].tolist()) == {rounds + 1}
 
 
 def test_top_has_busy_threads_first_and_idle_pool_threads_in_one_line(scripts, service):  # L07
