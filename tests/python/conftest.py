@@ -23,6 +23,13 @@ from end_conftest import BUILD, a_place, wait_until  # noqa: E402
 MODULE = BUILD / "python"
 PYTHON = os.environ.get("SL_PYTHON", sys.executable)  # what runs the scripts; the module has to be built for it
 VERSION = tuple(json.loads(subprocess.check_output([PYTHON, "-c", "import sys; print(list(sys.version_info[:2]))"])))
+
+
+def installed(module):
+    """Whether what runs the scripts has it."""
+    return subprocess.run([PYTHON, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
+
+
 sys.path.insert(0, str(MODULE))
 os.environ["SCOPED_LANE"] = "off"  # here; scripts have an environment of their own
 
@@ -86,4 +93,4 @@ def sl():
     scoped_lane.reset()
 
 
-__all__ = ["BUILD", "HERE", "MODULE", "PYTHON", "VERSION", "RunFile", "Scripts", "wait_until"]
+__all__ = ["BUILD", "HERE", "MODULE", "PYTHON", "VERSION", "RunFile", "Scripts", "installed", "wait_until"]

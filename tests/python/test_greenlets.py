@@ -7,13 +7,13 @@ import sys
 
 import h5py
 import pytest
-from conftest import HERE, PYTHON, RunFile, wait_until
+from conftest import HERE, RunFile, installed, wait_until
 
 GREENS = HERE / "scripts" / "greens.py"
 GENERATIONS = HERE / "scripts" / "generations.py"
 COUNT = 1_000_000 if os.environ.get("SL_LONG") else 60_000
 KEPT = 10_000  # finished ones that the live tables keep
-pytestmark = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
+pytestmark = pytest.mark.skipif(not installed("gevent"), reason="gevent is not installed")
 
 PREAMBLE = """
 import gc, sys, threading, time

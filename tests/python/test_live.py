@@ -1,13 +1,12 @@
 """scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
 
 import concurrent.futures
-import importlib.util
 import json
 import sys
 
 import h5py
 import pytest
-from conftest import PYTHON, RunFile, wait_until
+from conftest import PYTHON, RunFile, installed, wait_until
 
 WAITS = """
 import asyncio, sys, time
@@ -72,7 +71,7 @@ gevent.get_hub().start_periodic_monitoring_thread()
 gevent.joinall([gevent.spawn(waits), gevent.spawn(blocks)])
 """,
 }
-needs_greenlet = pytest.mark.skipif(PYTHON != sys.executable, reason="greenlet is not there for the other interpreter")
+needs_greenlet = pytest.mark.skipif(not installed("gevent"), reason="gevent is not installed")
 
 
 @pytest.fixture
@@ -284,10 +283,9 @@ class DataFrame(dict):
     def __len__(self):
         return len(self["pid"])
 """
-has_pandas = importlib.util.find_spec("pandas") is not None and PYTHON == sys.executable
 
 
-@pytest.mark.parametrize("pandas", ["stands in", pytest.param("real", marks=pytest.mark.skipif(not has_pandas, reason="pandas is not installed"))])
+@pytest.mark.parametrize("pandas", ["stands in", pytest.param("real", marks=pytest.mark.skipif(not installed("pandas"), reason="pandas is not installed"))])
 def test_a_frame_has_a_row_for_each_and_whole_numbers_stay_whole(service, scripts, pandas):
     if pandas == "stands in":
         (scripts.path / "pandas.py").write_text(PANDAS)
