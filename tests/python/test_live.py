@@ -121,6 +121,8 @@ def test_the_lane_that_blocks_its_loop_is_named_within_a_second_while_it_does(sc
     assert (found["kind"], found["coro_name"], blocks["pid"]) == (kind, "blocks", program.pid) and found["name"] in blocks["label"]
     assert found["longest_step_ns"] >= 0.5e9, "the one in progress counts"
     wait_until(lambda: {tuple(row["stack"]): row["lanes"] for row in service.rows("where")} == {("blocking",): 1, ("waiting",): 1})
+    ends = lambda region: [line for line in service.command("top").splitlines() if line.rstrip().endswith(region)]  # noqa: E731
+    wait_until(lambda: all(len(ends(region)) == 1 for region in rows), what="both are in top, with their regions")
     program.kill()
     program.wait()
 
