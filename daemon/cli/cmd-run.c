@@ -66,6 +66,8 @@ struct session {
     bool is_first;           // we started the daemon, or are the first to join at the service: the one who reports
     char run[32];            // its id at the daemon
     char first_run[32];      // that of the first daemon, before one was killed
+    pid_t child;             // the command, when it has ended
+    int exit_status;         // of it, -signal
 };
 
 // ---- which daemon
@@ -339,8 +341,11 @@ static int wait_for_child(struct session *session)
     sigaddset(&ended, SIGCHLD);
     for (;;) {
         pid_t pid = waitpid(child, &status, WNOHANG);
-        if (pid == child)
+        if (pid == child) {
+            session->child = pid;
+            session->exit_status = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        }
         if (sigtimedwait(&ended, NULL, &period) < 0 && errno == EAGAIN && !places_listens(session->rundir) && session->is_private)
             revive(session);
     }
@@ -386,9 +391,16 @@ static void draw_progress(double part)
     fflush(stderr);
 }
 
+// Only the parent learns for certain how a process ended.
 static void leave(const struct session *session)
 {
-    json_decref(ask(session, "/v1/leave", true, run_parameter(session)));
+    char *parameters = run_parameter(session);
+    if (session->child) {
+        char *with_end = alloc_printf("%s&pid=%d&exit_status=%d", parameters, (int)session->child, session->exit_status);
+        free(parameters);
+        parameters = with_end;
+    }
+    json_decref(ask(session, "/v1/leave", true, parameters));
 }
 
 // Waits until the file is there, or will not be. The run's row, NULL when the daemon has gone for good.

@@ -249,11 +249,13 @@ static void say_how_it_ended(struct client *client, bool exec)
     status->goodbye = sl_load_acquire(&segment_header(&client->segment)->goodbye);
     status->state = exec ? PROCESS_EXEC : status->goodbye ? PROCESS_ENDED : PROCESS_VANISHED;
     status->end_ns = clock_monotonic_ns();
-    if (exec || !exit_known(client, &wait_status))
+    if (exec)
         return;
-    status->has_exit = 1;
-    status->exit_status = WIFSIGNALED(wait_status) ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-    if (WIFSIGNALED(wait_status))
+    if (exit_known(client, &wait_status)) {
+        status->has_exit = 1;
+        status->exit_status = WIFSIGNALED(wait_status) ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+    }
+    if (status->has_exit && status->exit_status < 0)
         status->state = PROCESS_KILLED;
 }
 
@@ -316,7 +318,8 @@ void client_close(struct client *client)
 static void wind_up(struct client *client, int64_t now_ns)
 {
     int wait_status;
-    bool wait_for_status = client->pidfd >= 0 && client->process->status.state != PROCESS_EXEC &&
+    const struct process_status *status = &client->process->status;
+    bool wait_for_status = client->pidfd >= 0 && status->state != PROCESS_EXEC && !status->has_exit &&
                            !exit_known(client, &wait_status) && now_ns - client->gone_ns < 200000000;
     if (wait_for_status || (client->run->spool.error && runs_flush(client->run) < 0 && !client->daemon->ending))
         return;  // the exit status is not known yet; or the disk is full, and what is left waits in the segment

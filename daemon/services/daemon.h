@@ -224,6 +224,7 @@ struct join {
 };
 struct run *runs_join(struct daemon *daemon, const struct join *join, uid_t uid, gid_t gid, pid_t pid, char *problem, size_t size);
 bool runs_leave(struct run *run, pid_t pid);
+void runs_note_exit(struct run *run, uint32_t pid, int exit_status);  // its parent tells how its latest process of that number ended
 void runs_finish(struct run *run);          // ends it now
 // A complete run file as of now, the program unpaused; `done` as in converter.h. 0 or -errno.
 int runs_snapshot(struct run *run, const char *output, void (*done)(struct converter *, void *), void *context,

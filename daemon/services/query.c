@@ -277,11 +277,17 @@ static int post_leave(void *context, struct http_request *request, struct http_r
 {
     struct daemon *daemon = context;
     struct run *run = named_run(daemon, request, reply);
+    int64_t pid = 0, exit_status = 0;
     if (!run)
         return 0;
+    if (http_query_integer(request, "pid", &pid) < 0 || http_query_integer(request, "exit_status", &exit_status) < 0 ||
+        exit_status < -64 || exit_status > 255)
+        return http_error(reply, 400, "leave takes run=RUN, and pid=PID and exit_status=N, -N for a signal, of who was its parent");
     runs_leave(run, request->peer.pid);
     scan_run(daemon);
     clients_check(daemon);
+    if (http_query(request, "exit_status"))
+        runs_note_exit(run, (uint32_t)pid, (int)exit_status);
     runs_check(daemon);
     return reply_run(daemon, request, reply, run);
 }
@@ -451,6 +457,7 @@ static const char *const where_parameters[] = {"run", "rank", "pid", "state", "l
 static const char *const join_parameters[] = {"run", "output", "members", "schema", "compress", "again", NULL};
 static const char *const snapshot_parameters[] = {"run", "output", NULL};
 static const char *const run_parameters[] = {"run", NULL};
+static const char *const leave_parameters[] = {"run", "pid", "exit_status", NULL};
 static const char *const pause_parameters[] = {"run", "rank", "pid", NULL};
 static const char *const no_parameters[] = {NULL};
 
@@ -471,7 +478,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/lanes", row_parameters, get_lanes},
     {"GET", "/v1/where", where_parameters, get_where},
     {"POST", "/v1/join", join_parameters, post_join},
-    {"POST", "/v1/leave", run_parameters, post_leave},
+    {"POST", "/v1/leave", leave_parameters, post_leave},
     {"POST", "/v1/finish", run_parameters, post_finish},
     {"POST", "/v1/snapshot", snapshot_parameters, post_snapshot},
     {"POST", "/v1/pause", pause_parameters, post_pause},

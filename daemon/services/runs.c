@@ -233,6 +233,25 @@ bool runs_leave(struct run *run, pid_t pid)
     return false;
 }
 
+void runs_note_exit(struct run *run, uint32_t pid, int exit_status)
+{
+    for (uint32_t i = run->model.process_count; i > 0; i--) {
+        struct model_process *process = run->model.processes[i - 1];
+        struct process_status *status = &process->status;
+        if (process->facts.pid != pid)
+            continue;
+        if (status->has_exit || status->state <= PROCESS_DEAF)
+            return;
+        status->has_exit = 1;
+        status->exit_status = exit_status;
+        if (exit_status < 0)
+            status->state = PROCESS_KILLED;
+        if (run->state == RUN_RECORDING)
+            spool_put_status(&run->spool, process->number, status);
+        return;
+    }
+}
+
 void runs_note_unable(struct daemon *daemon, uid_t uid, const char *key, pid_t pid, const char *path, int error)
 {
     say("process %d records nothing: it cannot make its segment %s: %s", (int)pid, path, strerror(error));

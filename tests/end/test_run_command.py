@@ -23,6 +23,24 @@ def test_run_leaves_the_command_its_input_and_output(place):
     assert run.stdout_text == "hello\n"
 
 
+@pytest.mark.parametrize("number, state", [(None, "ended"), (signal.SIGKILL, "killed")])
+def test_run_tells_the_daemon_how_its_command_ended_where_it_was_too_late_to_see(service, number, state):
+    """It is held up while the command runs, and finds what that has left."""
+    script = 'kill -STOP $DAEMON && exec "$@"'
+    words = ["sh", "-c", script, "sh", service.api("pairs"), "-n", 5, "-w", "work"]
+    run = service.start(service.lane, "run", "-o", "run.h5", "--", *words, stdin=-1, DAEMON=service.daemon.pid)
+    wait_until(lambda: run.stdout_text.endswith("\n"), what="pairs has made its calls")
+    (pid,) = [pid for pid in service.processes() if os.readlink(f"/proc/{pid}/exe").endswith("/pairs")]
+    if number:
+        os.kill(pid, number)
+    run.stdin.close()
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), what="it has ended")
+    service.daemon.send_signal(signal.SIGCONT)
+    run.ends(status=128 + number if number else 0)
+    (row,) = RunFile(service.path / "run.h5").table("processes")
+    assert (row["pid"], row["state"], row["exit_status"], row["stored"]) == (pid, state, -number if number else 0, 5)
+
+
 def test_run_without_a_name_makes_scoped_lane_h5_and_says_where(place):
     run = place.run(place.lane, "run", place.api("pairs"), "-n", 12, "work")
     assert RunFile(place.path / "scoped-lane.h5").calls("work", 0) == 12
