@@ -1,5 +1,5 @@
 # scoped-lane. Two commands for a newcomer: make demo, make check. Beside them: make, make python, make wheel, make deps, make bench,
-# make torture, make install PREFIX= DESTDIR=, make uninstall, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
+# make torture, make install PREFIX= DESTDIR=, make uninstall, make deb, make clean. V=1 shows the commands; SAN=asan, SAN=tsan and SAN=fuzz
 # build further trees beside obj/release. Settings first (config.mak may set them too), rules below.
 -include config.mak
 
@@ -321,6 +321,13 @@ install: all
 	$(Q)for u in $(units:docs/systemd/%=%); do sed 's|@PREFIX@|$(PREFIX)|' docs/systemd/$$u >$(root)/lib/systemd/$$u || exit 1; done
 	$(if $(DESTDIR),,-$(Q)ldconfig 2>/dev/null)
 
+# A Debian package of what is installed, for the system that it is made on.
+deb_package = $(O)/scoped-lane_$(VERSION)_$(shell dpkg --print-architecture).deb
+deb: all
+	$(Q)rm -rf $(O)/deb
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(abspath $(O)/deb/debian/scoped-lane) PREFIX=/usr
+	$(Q)docs/debian/build $(VERSION) $(O)/deb $(abspath $(deb_package)) && echo $(deb_package)
+
 uninstall:
 	$(Q)rm -f $(addprefix $(root)/,$(installed))
 	$(Q)rmdir $(root)/include/scoped_lane 2>/dev/null || true
@@ -328,7 +335,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall clean
+.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
