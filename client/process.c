@@ -124,11 +124,24 @@ static void tell_facts(void)
     strings_add(SL_STRING_META, SL_META_DIRECTORY, facts->directory, "", -1);
 }
 
+// Half a millisecond or less: the rate of a TSC is not known here, but 1 GHz is the least that there is.
+static uint64_t slow_step_ticks(uint32_t clock)
+{
+#if defined(__aarch64__) && !defined(SL_FAKE_TICKS)
+    uint64_t rate;
+    __asm__("mrs %0, cntfrq_el0" : "=r"(rate));
+    if (clock == SL_CLOCK_ARM)
+        return rate / 2000;
+#endif
+    return clock == SL_CLOCK_TSC ? 1u << 19 : 500000;
+}
+
 void client_live(void)
 {
     if (!client->generation) {
         client->generation = generations++ % 31 + 1;
         client->clock = facts_clock_kind();
+        client->slow_step = slow_step_ticks(client->clock);
         client_anchor(&client->anchor_ticks, &client->anchor_ns);
     }
     if (!client->key_made && pthread_key_create(&client->key, thread_ended) == 0)

@@ -84,6 +84,7 @@ struct client {
     uint32_t lock;
     int32_t off_errno;
     uint32_t clock;  // enum sl_clock_kind
+    uint64_t slow_step;  // ticks: a step of so many leaves a record
     struct sl_segment *segment;
     uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end
     uint64_t size;            // bytes allocated

@@ -124,12 +124,27 @@ static inline void open_step(struct sl_lane *lane, uint32_t thread, uint64_t now
     SL_TESTPOINT_(step_opened);
 }
 
-static inline void close_step(struct sl_lane *lane, uint64_t now, uint32_t stepping)
+// A step that held its thread for long leaves a record: so it is known how long the others of a loop had to wait. Before the step is
+// closed, for then the row may be another thread's at once.
+static __attribute__((noinline, cold)) void tell_slow_step(struct producer *self, const struct sl_task_row *row, uint64_t length)
 {
-    begin_write(lane);
+    if (task_is_local(row))
+        return;
+    struct sl_record record = {{row->lane.step_started,
+                                sl_record_word1(SL_STEP, length < SL_DURATION_LIMIT ? length : SL_DURATION_LIMIT), row->kind,
+                                sl_record_word3(0, 0, row->index)}};
+    lane_append(self, &record, sl_frame_());
+}
+
+SL_INLINE_ void close_step(struct producer *self, struct sl_task_row *row, uint64_t now, uint32_t stepping)
+{
+    struct sl_lane *lane = &row->lane;
     if (now < lane->step_started)
         now = lane->step_started;
     uint64_t length = now - lane->step_started;
+    if (sl_unlikely(length >= client->slow_step))
+        tell_slow_step(self, row, length);
+    begin_write(lane);
     sl_store_relaxed(&lane->running, lane->running + length);
     SL_TESTPOINT_(step_running_told);
     if (length > lane->longest_step)
@@ -267,7 +282,7 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
     sl_task_t under = self->task;
     set_none_current(self);
     if (outer)
-        close_step(&outer->lane, now, TASK_PAUSED | (thread_for(self, under) + 1));
+        close_step(self, outer, now, TASK_PAUSED | (thread_for(self, under) + 1));
     sl_store_relaxed(&lane->under, under);
     if (row)
         open_step(lane, thread_for(self, task), now);
@@ -292,7 +307,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
     set_none_current(self);
     sl_store_relaxed(&lane->under, 0);
     if (row)
-        close_step(lane, now, 0);
+        close_step(self, row, now, 0);
     else
         lane->stepping = 0;
     struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
@@ -473,7 +488,7 @@ void task_thread_ended(struct producer *self, uint64_t now)
         sl_task_t under = lane->under;
         lane->under = 0;
         if (row && !(lane->stepping & TASK_PAUSED))
-            close_step(lane, now, 0);
+            close_step(self, row, now, 0);
         else
             sl_store_relaxed(&lane->stepping, 0);
         if (row)

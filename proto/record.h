@@ -30,7 +30,7 @@ enum sl_record_kind {
     SL_UNMATCHED = 5,      // an exit without an enter: when (start), region, task
     SL_ENDED_OPEN = 6,     // open when its task finished or its thread ended; duration until then; not a call
     SL_THREAD = 16,        // the ring's owner from here on: its index in the task field
-    SL_STEP = 17,          // a closed step of a task
+    SL_STEP = 17,          // a closed step of a task that was slow, half a millisecond or so; the task's kind (a word) in the await field
     SL_DONE = 18,          // hint: the row of this task (its offset / 64 in the await field) is final
     SL_KIND_COUNT = 19
 };

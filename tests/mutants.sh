@@ -39,7 +39,8 @@ mutant 'waiting time not clamped to the duration' '/if (waited > duration)/d; /w
 mutant 'steps not clamped to the one before' '/if (now < lane->last_step_end)/,+1d' client/task.c
 mutant 'the wait before the first step charged' 's/if (lane->steps)/if (1)/' client/task.c
 mutant 'a stack per thread' 's/lane_use(self, row .*/lane_use(self, thread_lane(self));/' client/task.c
-mutant 'an outer step that goes on' 's/close_step(&outer->lane, now/if (0) &/' client/task.c
+mutant 'an outer step that goes on' 's|close_step(self, outer, now|if (0) &|' client/task.c
+mutant 'a slow step that nobody is told of' 's|length >= client->slow_step|0|' client/task.c
 mutant 'an exit that leaves whatever is on top' 's/if (entry->start && region_of(entry) == region)/if (entry->start)/' \
     client/lane.c
 mutant 'handles of recycled rows taken' 's/row->index == (uint32_t)task && //' client/task.c

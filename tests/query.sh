@@ -45,11 +45,11 @@ done >missing
 
 # Each metric is explained, and the dashboard uses none that there is not.
 cd "$(dirname "$page")/.." || exit 2
-metrics=$(grep -oE '\{"scoped_laned?_[a-z_]+", "(counter|gauge)"' daemon/services/metrics.c | cut -d'"' -f2)
+metrics=$(grep -oE '\{"scoped_laned?_[a-z_]+", "(counter|gauge|histogram)"' daemon/services/metrics.c | cut -d'"' -f2)
 for metric in $metrics; do
     grep -qF "| \`$metric\` |" "$page" || fail "$page does not tell of $metric"
 done
-for metric in $(jq -r '.. | .expr? // empty' docs/grafana.json | grep -oE 'scoped_laned?_[a-z_]+' | sort -u); do
+for metric in $(jq -r '.. | .expr? // empty' docs/grafana.json | grep -oE 'scoped_laned?_[a-z_]+' | sed -E 's/(_seconds)_(bucket|count|sum)$/\1/' | sort -u); do
     echo "$metrics" | grep -qx "$metric" || fail "docs/grafana.json asks for $metric, which is not there"
 done
 exit $status

@@ -80,3 +80,15 @@ void lanes_read_task(const struct segment *segment, const struct sl_task_row *sh
     buffer_finish(&name);
     buffer_finish(&coro_name);
 }
+
+bool lanes_read_steps(const struct sl_lane *shared, struct sl_lane *lane)
+{
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t before = sl_load_acquire(&shared->seq);
+        sl_copy_shared(lane, shared, sizeof *lane);
+        sl_fence_acquire();
+        if (!(before & 1) && sl_load_relaxed(&shared->seq) == before)
+            return true;
+    }
+    return false;
+}

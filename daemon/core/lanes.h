@@ -31,4 +31,7 @@ void lanes_read(const struct segment *segment, const struct sl_lane *lane, uint3
 // Reads a task's row and its lane. They are of one moment, or the view says "moving".
 void lanes_read_task(const struct segment *segment, const struct sl_task_row *shared, struct sl_task_row *row, struct lane_view *view);
 
+// Reads the block of a task without its stack. False when it changed all the while.
+bool lanes_read_steps(const struct sl_lane *shared, struct sl_lane *lane);
+
 #endif

@@ -58,6 +58,7 @@ static void process_free(struct model_process *process)
     free(process->open);
     free(process->ended_open);
     free(process->unmatched);
+    steps_finish(&process->steps);
     free(process->host);
     free(process->program);
     free(process->directory);
@@ -349,6 +350,14 @@ static void drop_chunk(struct model_process *process, uint32_t chunk)
     }
 }
 
+static void keep_steps(struct model_process *process, const struct task_facts *facts)
+{
+    struct steps *steps = steps_of(&process->steps, facts->kind);
+    steps->gone += facts->steps;
+    steps->gone_running += facts->running;
+    steps->gone_longest = facts->longest_step > steps->gone_longest ? facts->longest_step : steps->gone_longest;
+}
+
 // Beyond the cap the oldest finished tasks leave the live tables; the spool has them. A hand moves over the indices, so that each is looked
 // at seldom; those that still live wait for its next round.
 static void fold(struct model *model, struct model_process *process)
@@ -359,6 +368,7 @@ static void fold(struct model *model, struct model_process *process)
         process->fold_next = process->tasks[chunk] ? index + UINT64_C(1) : (chunk + UINT64_C(1)) * CHUNK;
         struct model_task *task = model_task(process, index);
         if (task && task->facts.done) {
+            keep_steps(process, &task->facts);
             process->tasks[chunk][index % CHUNK] = NULL;
             task_free(task);
             process->tasks_known--;
@@ -452,6 +462,7 @@ static void count_call(struct model_process *process, const struct sl_record *re
 
 // Calls that follow each other in a ring are of one thread: its counters, the slot's and the process's change once for all.
 struct taking {
+    const struct model *model;
     struct model_process *process;
     struct model_slot *slot;
     uint64_t calls;   // since the last change of owner
@@ -503,6 +514,9 @@ static void take_other(struct taking *taking, const struct sl_record *record)
     } else if (sl_record_kind(record) == SL_ENDED_OPEN) {
         struct model_call call = call_of(taking->slot, record);
         keep_ended_open(taking->process, &call);
+    } else if (sl_record_kind(record) == SL_STEP) {
+        struct steps *steps = steps_of(&taking->process->steps, (uint32_t)sl_record_await_field(record));
+        steps_count_slow(steps->over, model_length_ns(taking->model, taking->process, sl_record_duration(record)));
     }
 }
 
@@ -517,11 +531,10 @@ static void note_newest(struct model_slot *slot, const struct sl_record *record)
 void model_records(struct model *model, struct model_process *process, uint32_t slot_number, uint64_t first,
                    const struct sl_record *records, size_t count, int lost_reason, model_on_call on_call, void *context)
 {
-    (void)model;
     struct model_slot *slot = model_slot(process, slot_number);
     if (!slot || first + count <= slot->next)
         return;
-    struct taking taking = {.process = process, .slot = slot, .newest = process->status.last_event, .lost_reason = lost_reason,
+    struct taking taking = {.model = model, .process = process, .slot = slot, .newest = process->status.last_event, .lost_reason = lost_reason,
                             .on_call = on_call, .context = context};
     const struct sl_record *newest_call = NULL;
     for (size_t i = first < slot->next ? slot->next - first : 0; i < count; i++) {  // those before were taken in earlier

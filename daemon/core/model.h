@@ -9,6 +9,7 @@
 
 #include "core/facts.h"
 #include "core/histogram.h"
+#include "core/steps.h"
 #include "core/ticks.h"
 #include "proto/segment.h"
 
@@ -99,6 +100,7 @@ struct model_process {
     struct model_task ***tasks;  // chunks of MODEL_TASK_CHUNK pointers
     uint32_t task_chunks;
     uint64_t tasks_known, tasks_folded;
+    struct steps_table steps;
     uint64_t fold_next;  // index of the task to be folded next, if it has finished
     struct model_slot *slots;
     uint32_t slot_count;

@@ -9,10 +9,13 @@
 #include "services/follow.h"
 #include "services/http.h"
 #include "services/region-sums.h"
+#include "services/step-sums.h"
+
+enum { STEPS_PART = 1 << 24 };  // of a process, from here on its tasks' steps: before it come its lanes
 
 enum family_number {
     REGION_CALLS, REGION_SECONDS, REGION_OPEN, REGION_OPEN_SECONDS, REGION_STUCK,
-    PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
+    STEP_SECONDS, LONGEST_STEP, PROCESSES, THREADS, TASKS, CPU, RUN_QUEUE, PRODUCED, STORED, LOST, UNMATCHED,
     UP, ALERTS, LEFT_OUT, INFO, DAEMON_CPU, DAEMON_MEMORY, DAEMON_RUNS, DAEMON_CLIENTS, DAEMON_REFUSED, PUMP_PERIOD, GENERATION,
     CLOCK_ERROR, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, REQUEST_ERRORS, DEFERRED, QUEUED, FOLLOWERS, FOLLOW_LOST, FAMILIES
 };
@@ -25,6 +28,8 @@ static const struct {
     [REGION_OPEN] = {"scoped_lane_region_open_calls", "gauge", "Calls of a region that are open now."},
     [REGION_OPEN_SECONDS] = {"scoped_lane_region_open_seconds", "gauge", "Time so far of the calls that are open now."},
     [REGION_STUCK] = {"scoped_lane_region_stuck_lanes", "gauge", "Lanes that are in a region and get nowhere."},
+    [STEP_SECONDS] = {"scoped_lane_task_step_seconds", "histogram", "How long a step of a task held its thread."},
+    [LONGEST_STEP] = {"scoped_lane_task_longest_step_seconds", "gauge", "The longest step of a task, one in progress too."},
     [PROCESSES] = {"scoped_lane_processes", "gauge", "Processes that are recorded now."},
     [THREADS] = {"scoped_lane_threads", "gauge", "Threads that live now."},
     [TASKS] = {"scoped_lane_tasks_created_total", "counter", "Tasks that were created."},
@@ -75,6 +80,7 @@ struct metrics {
     uint32_t count, next, first;  // first: of the rank in the making
     char *labels;                 // run="…",rank="…" of it, without braces
     struct region_sums sums;
+    struct step_sums steps;
 };
 
 // ---- samples
@@ -96,15 +102,18 @@ static void sample(struct metrics *metrics, enum family_number family, const cha
     buffer_printf(&metrics->lines[family], "%s%s %.17g\n", families[family].name, labels, value);
 }
 
-// One of a run's: within the bound.
+// Is there room for so many more series of runs? They count as left out where there is none.
+static bool run_has_room(struct metrics *metrics, uint64_t series)
+{
+    bool room = metrics->series + series <= metrics->page.daemon->settings.metrics_series;
+    *(room ? &metrics->series : &metrics->left_out) += series;
+    return room;
+}
+
 static void run_sample(struct metrics *metrics, enum family_number family, const char *labels, double value)
 {
-    if (metrics->series < metrics->page.daemon->settings.metrics_series) {
-        metrics->series++;
+    if (run_has_room(metrics, 1))
         sample(metrics, family, labels, value);
-    } else {
-        metrics->left_out++;
-    }
 }
 
 static double seconds(int64_t ns)
@@ -184,6 +193,35 @@ static void write_regions(struct metrics *metrics, const struct run *run)
     }
 }
 
+// A histogram is there as a whole or not at all. `labels` without the closing brace.
+static void write_step_lengths(struct metrics *metrics, const char *labels, const struct step_sum *sum)
+{
+    struct buffer *lines = &metrics->lines[STEP_SECONDS];
+    const char *name = families[STEP_SECONDS].name;
+    if (!run_has_room(metrics, STEPS_EDGES + 3))
+        return;
+    for (int edge = 0; edge < STEPS_EDGES; edge++)
+        buffer_printf(lines, "%s_bucket%s,le=\"%g\"} %llu\n", name, labels, seconds(steps_edges_ns[edge]),
+                      (unsigned long long)sum->under[edge]);
+    buffer_printf(lines, "%s_bucket%s,le=\"+Inf\"} %llu\n", name, labels, (unsigned long long)sum->steps);
+    buffer_printf(lines, "%s_sum%s} %.17g\n", name, labels, seconds(sum->running_ns));
+    buffer_printf(lines, "%s_count%s} %llu\n", name, labels, (unsigned long long)sum->steps);
+}
+
+static void write_steps(struct metrics *metrics, const struct step_sums *sums)
+{
+    for (uint32_t i = 0; i < sums->count; i++) {
+        struct buffer labels = {0};
+        buffer_printf(&labels, "{%s,kind=\"", metrics->labels);
+        label_value(&labels, sums->of[i].kind);
+        buffer_printf(&labels, "\"");
+        write_step_lengths(metrics, labels.data, &sums->of[i]);
+        buffer_printf(&labels, "}");
+        run_sample(metrics, LONGEST_STEP, labels.data, seconds(sums->of[i].longest_ns));
+        buffer_finish(&labels);
+    }
+}
+
 static void begin_rank(struct metrics *metrics, const struct run *run)
 {
     int64_t claim = metrics->claimants[metrics->next].claim;
@@ -198,6 +236,7 @@ static void forget_rank(struct metrics *metrics)
     free(metrics->labels);
     metrics->labels = NULL;
     region_sums_finish(&metrics->sums);
+    step_sums_finish(&metrics->steps);
 }
 
 // ---- a run
@@ -226,6 +265,19 @@ static void forget_run(struct metrics *metrics)
     metrics->claimants = NULL;
 }
 
+// Part by part: its lanes, then its tasks' steps. False where the page pauses.
+static bool add_process(struct metrics *metrics, struct page *page, struct run *run, struct model_process *process)
+{
+    uint32_t part = page_first_part(page, run, process);
+    if (part < STEPS_PART) {
+        region_sums_add(&metrics->sums, page, run, process);
+        part = STEPS_PART;
+    }
+    while (!page->paused && step_sums_add_part(&metrics->steps, page, run, process, part - STEPS_PART))
+        page_pauses(page, run, process, ++part);
+    return !page->paused;
+}
+
 // Up to its end, or to where the page pauses.
 static void write_run(struct page *page, struct run *run)
 {
@@ -240,14 +292,14 @@ static void write_run(struct page *page, struct run *run)
             return;
         if (!metrics->labels)
             begin_rank(metrics, run);
-        region_sums_add(&metrics->sums, page, run, claimant->process);
-        if (page->paused)
+        if (!add_process(metrics, page, run, claimant->process))
             return;
         metrics->next++;
         if (metrics->next < metrics->count && claimant[1].claim == claimant->claim)
             continue;
         write_tables(metrics);
         write_regions(metrics, run);
+        write_steps(metrics, &metrics->steps);
         forget_rank(metrics);
     }
     forget_run(metrics);

@@ -115,26 +115,56 @@ void rows_threads(struct page *page)
 
 // ---- tasks
 
+// The row of a task that has not ended as far as is known; NULL where it is another's.
+static const struct sl_task_row *shared_row(const struct client *client, const struct model_task *task)
+{
+    if (!client || client->gone || client->broken || task->facts.done || !task->row)
+        return NULL;
+    const struct sl_task_row *shared = segment_at(&client->segment, task->row, sizeof *shared);
+    return shared && sl_load_relaxed(&shared->index) == task->facts.index ? shared : NULL;
+}
+
 // A living task's times as of now come from its row: a step or suspension in progress is included.
 static bool read_task_row(const struct client *client, const struct model_task *task, struct sl_task_row *row, struct lane_view *view)
 {
-    if (!client || client->gone || client->broken || task->facts.done || !task->row)
-        return false;
-    const struct sl_task_row *shared = segment_at(&client->segment, task->row, sizeof *shared);
-    if (!shared || sl_load_relaxed(&shared->index) != task->facts.index || sl_load_acquire(&shared->state) != SL_ROW_LIVE)
+    const struct sl_task_row *shared = shared_row(client, task);
+    if (!shared || sl_load_acquire(&shared->state) != SL_ROW_LIVE)
         return false;
     lanes_read_task(&client->segment, shared, row, view);
     return true;
 }
 
-static bool is_stepping(const struct task_facts *facts)
+static void take_steps(struct task_facts *facts, const struct sl_lane *lane)
+{
+    facts->thread = lane->thread;
+    facts->steps = lane->steps;
+    facts->running = lane->running;
+    facts->suspended = lane->suspended;
+    facts->longest_step = lane->longest_step;
+    facts->step_started = lane->step_started;
+    facts->last_step_end = lane->last_step_end;
+    facts->stepping = lane->stepping;
+}
+
+// A task that has just ended has its row until that has been drained: what it says never goes back.
+bool task_steps_now(const struct client *client, const struct model_task *task, struct task_facts *facts)
+{
+    const struct sl_task_row *shared = shared_row(client, task);
+    struct sl_lane lane;
+    if (!shared || !lanes_read_steps(&shared->lane, &lane) || sl_load_relaxed(&shared->index) != task->facts.index)
+        return false;
+    take_steps(facts, &lane);
+    return true;
+}
+
+bool task_is_stepping(const struct task_facts *facts)
 {
     return facts->stepping && facts->stepping < TASK_PAUSED;
 }
 
 static const char *task_state(const struct task_facts *facts)
 {
-    return facts->done ? "done" : is_stepping(facts) ? "running" : "suspended";
+    return facts->done ? "done" : task_is_stepping(facts) ? "running" : "suspended";
 }
 
 static void task_times(struct page *page, struct run *run, struct model_process *process, const struct task_facts *facts, bool live)
@@ -143,7 +173,7 @@ static void task_times(struct page *page, struct run *run, struct model_process 
     int64_t running = model_length_ns(&run->model, process, facts->running);
     int64_t suspended = model_length_ns(&run->model, process, facts->suspended);
     int64_t longest = model_length_ns(&run->model, process, facts->longest_step);
-    if (live && is_stepping(facts)) {
+    if (live && task_is_stepping(facts)) {
         int64_t step = row_ago(page, run, process, facts->step_started);
         running += step;
         longest = step > longest ? step : longest;
@@ -166,16 +196,8 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
     struct sl_task_row row;
     struct task_facts facts = task->facts;
     bool live = read_task_row(client, task, &row, &view);
-    if (live) {
-        facts.thread = row.lane.thread;
-        facts.steps = row.lane.steps;
-        facts.running = row.lane.running;
-        facts.suspended = row.lane.suspended;
-        facts.longest_step = row.lane.longest_step;
-        facts.step_started = row.lane.step_started;
-        facts.last_step_end = row.lane.last_step_end;
-        facts.stepping = row.lane.stepping;
-    }
+    if (live)
+        take_steps(&facts, &row.lane);
     const char *kind = model_word(process, facts.kind), *state = task_state(&facts);
     if ((page->filter->kind && strcmp(page->filter->kind, kind) != 0) ||
         (page->filter->state && strcmp(page->filter->state, state) != 0) || !page_wants(page, &key))

@@ -22,6 +22,10 @@ void lanes_visit(struct page *page, struct run *run, struct model_process *proce
 struct row_key lane_key(const struct lane *lane);
 void lane_members(struct json_writer *json, const struct lane *lane);  // lane, label, thread_index, task_index, state
 
+// The steps of a task as of now, into its facts; false where its row is not to be had, and they stand as drained.
+bool task_steps_now(const struct client *client, const struct model_task *task, struct task_facts *facts);
+bool task_is_stepping(const struct task_facts *facts);
+
 // Each writes the rows of its listing that fit the page.
 void rows_status(struct page *page);  // of the daemon itself
 void rows_clock(struct page *page);

@@ -26,14 +26,15 @@ def metrics(place):
             assert family not in done, f"{family} stands in two places"
         elif line.startswith("# TYPE "):
             _, _, name, kinds[family] = line.split()
-            assert name == family and kinds[family] in ("counter", "gauge")
+            assert name == family and kinds[family] in ("counter", "gauge", "histogram")
         else:
             match = SAMPLE.fullmatch(line)
-            assert match and match[1] == family and family in kinds, line
+            parts = ("_bucket", "_sum", "_count") if kinds.get(family) == "histogram" else ("",)
+            assert match and family in kinds and match[1] in {family + part for part in parts}, line
             assert kinds[family] != "counter" or family.endswith("_total"), family
             labels = frozenset(re.findall(r'([a-z]+)="((?:[^"\\]|\\.)*)"', match[2] or ""))
-            assert (family, labels) not in found, f"twice: {line}"
-            found[family, labels] = float(match[3])
+            assert (match[1], labels) not in found, f"twice: {line}"
+            found[match[1], labels] = float(match[3])
     return found
 
 
@@ -72,6 +73,83 @@ def test_metrics_tell_of_each_region_and_rank(service):
     assert gone
 
 
+STEP = "scoped_lane_task_step_seconds"
+
+
+def buckets(found, **labels):
+    """{edge in seconds: steps not longer} of the one histogram of steps with these labels."""
+    own = {}
+    for (name, of), count in found.items():
+        if name == STEP + "_bucket" and set(labels.items()) <= of:
+            edge = float(dict(of)["le"])
+            assert edge not in own, "several histograms"
+            own[edge] = count
+    return own
+
+
+def check_steps(found, lengths, **labels):
+    """The histogram against what the program measured: of each step two lengths in ns, between which its own lies."""
+    told = buckets(found, **labels)
+    assert list(told) == sorted(told) and list(told.values()) == sorted(told.values())
+    for edge, count in told.items():
+        surely, perhaps = sum(most <= edge * 1e9 for _, most in lengths), sum(least <= edge * 1e9 for least, _ in lengths)
+        assert surely <= count <= perhaps, (edge, told, lengths)
+    assert told[float("inf")] == value(found, STEP + "_count", **labels) == len(lengths)
+    total = value(found, STEP + "_sum", **labels) * 1e9
+    assert sum(least for least, _ in lengths) <= total <= sum(most for _, most in lengths)
+
+
+def loop(service, kind, *milliseconds, **env):
+    """A running tests/api/loop in its last step, and the lengths of the others."""
+    program = service.start(service.api("loop"), kind, *milliseconds, stdin=-1, **env)
+    wait_until(lambda: "waits" in program.stdout_text, what="it is in its last step")
+    return program, [tuple(map(int, line.split())) for line in program.stdout_text.splitlines()[:-1]]
+
+
+def test_a_handler_that_blocks_its_loop_is_in_the_histogram_of_steps(service):
+    """L14: 300 ms now and then."""
+    program, lengths = loop(service, "handler", *[0] * 40, 2, 300, 0, 7, 30, OMPI_COMM_WORLD_RANK=3)
+    labels = {"rank": "3", "kind": "handler"}
+    found = wait_until(lambda: buckets(now := metrics(service), **labels).get(float("inf")) == 45 and now, what="the steps are told")
+    check_steps(found, lengths, **labels)
+    longest = "scoped_lane_task_longest_step_seconds"
+    assert 0.3 <= value(found, longest, **labels)
+    assert not any(name.startswith("scoped_lane_task") and {"task", "name", "index"} & set(dict(of)) for name, of in found)
+    before = max(most for _, most in lengths) / 1e9
+    wait_until(lambda: value(metrics(service), longest, **labels) > before, what="the step in progress is the longest")
+    rows = service.rows("tasks")
+    assert max(row["longest_step_ns"] for row in rows) >= 3e8 and {row["kind"] for row in rows} == {"handler"}
+    program.stdin.close()
+    program.ends()
+
+
+def test_steps_of_several_processes_of_a_rank_and_of_several_kinds_are_added_up_by_kind(service):
+    started = [loop(service, kind, 0, 3, 12, 0, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="loops")
+               for kind, rank in (("fiber", 0), ("fiber", 0), ("green \"let\"", 0), ("fiber", 1))]
+    wait_until(lambda: sum(count for (name, _), count in metrics(service).items() if name == STEP + "_count") == 16, what="all are told")
+    found = metrics(service)
+    check_steps(found, started[0][1] + started[1][1], rank="0", kind="fiber")
+    check_steps(found, started[2][1], rank="0", kind=r"green \"let\"")
+    check_steps(found, started[3][1], rank="1", kind="fiber")
+    for program, _ in started:
+        program.stdin.close()
+        program.ends()
+
+
+def test_a_daemon_that_goes_on_for_a_killed_one_knows_the_steps(service):
+    program, lengths = loop(service, "handler", 0, 20, 0, 60, 0)
+    check = lambda: check_steps(metrics(service), lengths, kind="handler")
+    wait_until(lambda: buckets(metrics(service), kind="handler").get(0.01) == 3, what="the steps are told")
+    check()
+    service.daemon.kill()
+    service.daemon.wait()
+    service.serve()
+    wait_until(lambda: buckets(metrics(service), kind="handler").get(0.01) == 3, what="the next daemon tells of them")
+    check()
+    program.stdin.close()
+    program.ends()
+
+
 def test_calls_that_were_lost_are_told_by_reason(place):
     place.serve("--spool-limit", "1K")
     program = place.start(place.api("pairs"), "-n", 50000, "-w", "work", stdin=-1)
@@ -96,6 +174,8 @@ def test_series_are_bounded_and_those_left_out_are_counted(place):
 @pytest.mark.skipif(not PROMTOOL.exists(), reason="make deps could not fetch promtool")
 def test_promtool_finds_no_fault(service):
     programs = busy_ranks(service, {0: 10})
+    programs[1], _ = loop(service, "task", 0, 5)
+    wait_until(lambda: STEP in service.ask("/metrics")[1], what="steps are told")
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=service.ask("/metrics")[1], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stdout + done.stderr, done.stdout + done.stderr
     end(programs)

@@ -25,6 +25,7 @@ enum {
 
 #define LONG_CALL (UINT64_C(1) << 47)  // from here on waiting is told in units of 512
 #define LONGEST   ((UINT64_C(1) << 56) - 1)
+#define SLOW_STEP (UINT64_C(1) << 19)  // such a step stands in a ring
 
 // Numbers of the format.
 enum oracle_kind { CALL = 1, CROSSING = 2, BACK = 3, LONG = 4, UNMATCHED = 5, ENDED_OPEN = 6, THREAD = 16, STEP = 17, DONE = 18 };
@@ -34,7 +35,7 @@ enum oracle_loss { RING_FULL, NO_RING, IN_SIGNAL, NO_ROW, TOO_DEEP, LOSSES };
 #define O_PLACES(X)                                                                                                          \
     X(calls) X(crossing) X(counter_ran_back) X(long_calls) X(unmatched) X(ended_open) X(ring_full) X(no_ring) X(no_row)      \
     X(too_deep) X(abandoned) X(left_on_another_ring) X(left_on_another_full_ring) X(overflow_blocks) X(nested_steps)         \
-    X(steps_put_back) X(clamped_steps) X(clamped_await) X(refused_steps) X(stale_handles) X(finished_while_suspended)        \
+    X(steps_put_back) X(clamped_steps) X(clamped_await) X(slow_steps) X(refused_steps) X(stale_handles) X(finished_while_suspended)        \
     X(finished_in_a_step) X(finished_in_anothers_step) X(threads_ended_in_a_step) X(rings_passed_on) X(rows_passed_on) X(unwound)
 #define O_PLACE(name) O_##name,
 enum { O_PLACES(O_PLACE) O_PLACE_COUNT };
@@ -457,6 +458,17 @@ static void o_step_ends(struct o_task *task, uint64_t now)
     task->last_step_end = task->lane.since = now;
 }
 
+// A step that held its thread for long stands in the ring of that, by docs/format.md.
+static void o_tell_step(struct o_thread *thread, const struct o_task *task, uint64_t now)
+{
+    uint64_t length = now - task->step_started;
+    if (now <= task->step_started || length < SLOW_STEP)
+        return;
+    o_reach(O_slow_steps);
+    o_put_other(thread, (struct o_record){.kind = STEP, .task = task->index, .start = task->step_started,
+                                          .length = length < LONGEST ? length : LONGEST});
+}
+
 static bool o_is_real(int number)
 {
     return number != NONE && !o.tasks[number].rowless;
@@ -501,8 +513,10 @@ static void o_step_in(struct o_thread *thread, int number, uint64_t now)
         o_refuse(thread);
         return;
     }
-    if (o_is_real(thread->current)) {
-        o_step_ends(&o.tasks[thread->current], now);
+    int outer = o_is_real(thread->current) ? thread->current : NONE;
+    struct o_task closed = outer == NONE ? (struct o_task){0} : o.tasks[outer];
+    if (outer != NONE) {
+        o_step_ends(&o.tasks[outer], now);
         o.tasks[thread->current].paused = true;
         o_reach(O_nested_steps);
     }
@@ -510,6 +524,8 @@ static void o_step_in(struct o_thread *thread, int number, uint64_t now)
     thread->current = number;
     if (!task->rowless)
         o_step_begins(thread, number, now);
+    if (outer != NONE)
+        o_tell_step(thread, &closed, now);
 }
 
 // The end that was asked for while a step was in progress.
@@ -531,6 +547,7 @@ static void o_step_out(struct o_thread *thread, int number, uint64_t now)
     }
     int under = *o_under(thread, number);
     *o_under(thread, number) = NONE;
+    struct o_task closed = *task;
     if (!task->rowless) {
         o_step_ends(task, now);
         task->stepping = NONE;
@@ -540,8 +557,10 @@ static void o_step_out(struct o_thread *thread, int number, uint64_t now)
         o_step_begins(thread, under, now);
         o_reach(O_steps_put_back);
     }
-    if (!task->rowless)
-        o_complete(thread, task);
+    if (task->rowless)
+        return;
+    o_tell_step(thread, &closed, now);
+    o_complete(thread, task);
 }
 
 static void o_finish(struct o_thread *thread, int number, uint64_t now)
@@ -604,8 +623,10 @@ static void o_thread_end(struct o_thread *thread, uint64_t now, uint64_t cpu_ns)
         *o_under(thread, number) = NONE;
         if (task->rowless)
             continue;
-        if (!task->paused)
+        if (!task->paused) {
+            o_tell_step(thread, task, now);
             o_step_ends(task, now);
+        }
         task->stepping = NONE;
         task->paused = false;
         o_complete(thread, task);

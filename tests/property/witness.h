@@ -187,7 +187,7 @@ static struct o_record take_apart(const struct sl_record *record)
                              .parent = (uint32_t)(word[3] >> 8 & 0xffffff), .task = (uint32_t)(word[3] >> 32)};
     if (apart.length >> 47)
         apart.await <<= 9;
-    if (apart.kind == DONE)  // its row, a hint
+    if (apart.kind == DONE || apart.kind == STEP)  // its row, a hint; its kind, whose number the client gives
         apart.await = 0;
     return apart;
 }

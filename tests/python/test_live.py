@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import subprocess
 import sys
 
 import h5py
@@ -316,3 +317,45 @@ with sl.region("mine"):
         **scripts.env,
     )
     assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\n0\n"
+
+
+BLOCKS = """
+import asyncio, sys, time
+import scoped_lane as sl
+
+async def handler(n):
+    await asyncio.sleep(0)
+    if n % 20 == 7:
+        time.sleep(0.3)
+    await asyncio.sleep(0)
+
+async def main():
+    for n in range(100):
+        await asyncio.gather(handler(n))
+    print("waits", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+with sl.region("serve"):
+    asyncio.run(main())
+"""
+
+
+def test_a_handler_that_calls_what_blocks_now_and_then_is_seen_while_it_serves(live, scripts, service):  # L14
+    program = service.start(scripts.python, scripts.write(BLOCKS), stdin=subprocess.PIPE, **scripts.env)
+    wait_until(lambda: "waits" in program.stdout_text)
+    slowest = sorted(row["longest_step_ns"] for row in live.tasks(pid=program.pid) if row["coro_name"] == "handler")[-5:]
+    assert len(slowest) == 5 and slowest[0] >= 3e8
+    under, steps = 0, 0
+
+    def told():
+        nonlocal under, steps
+        lines = [line.split(" ") for line in service.ask("/metrics")[1].splitlines() if 'kind="task"' in line]
+        under = sum(float(line[-1]) for line in lines if line[0].startswith("scoped_lane_task_step_seconds_bucket") and 'le="0.25"' in line[0])
+        steps = sum(float(line[-1]) for line in lines if line[0].startswith("scoped_lane_task_step_seconds_count"))
+        longest = [float(line[-1]) for line in lines if line[0].startswith("scoped_lane_task_longest_step_seconds")]
+        return steps >= 300 and longest and longest[0] >= 0.3
+
+    wait_until(told)
+    assert steps - under >= 5
+    program.stdin.close()
+    program.ends()

@@ -119,6 +119,36 @@ Test(model, records_of_other_kinds_are_no_calls)
     cr_assert_eq(process->ended_open[0].start, 3);
 }
 
+// A record of a step: the task's kind stands in the await field.
+static struct sl_record step(uint64_t length_ns, uint32_t kind)
+{
+    struct sl_record one = record(SL_STEP, 10, length_ns, 0, 0, 1);
+    one.word[2] = sl_record_word2(0, kind);
+    return one;
+}
+
+Test(model, slow_steps_are_counted_by_kind_and_by_how_long_they_were)
+{
+    take(step(700000, 5), step(3000000, 5), step(3000000, 6), step(UINT64_C(11000000000), 5), step(1000000, 5));
+    cr_assert_eq(process->steps.count, 2);
+    const struct steps *steps = steps_of(&process->steps, 5);
+    cr_assert_eq(steps->over[0], 2);
+    cr_assert_eq(steps->over[1], 2);
+    cr_assert_eq(steps->over[2], 1);
+    cr_assert_eq(steps->over[STEPS_EDGES - 1], 1);
+    cr_assert_eq(steps_of(&process->steps, 6)->over[0], 1);
+}
+
+Test(model, kinds_of_tasks_without_end_are_counted_together)
+{
+    for (uint32_t kind = 0; kind < 1000; kind++)
+        steps_count_slow(steps_of(&process->steps, kind)->over, 2000000);
+    cr_assert_eq(process->steps.count, STEPS_KINDS);
+    cr_assert_eq(steps_of(&process->steps, 3)->over[0], 1);
+    cr_assert_eq(steps_of(&process->steps, 999)->over[0], 1000 - (STEPS_KINDS - 1));
+    cr_assert_eq(steps_of(&process->steps, 999)->kind, STEPS_KIND_OTHER);
+}
+
 Test(model, regions_nobody_has_named_are_counted_as_other)
 {
     take(call(1, 5, 7, 0), call(2, 6, SL_REGION_OTHER, 0), call(3, 7, 0, 0));
