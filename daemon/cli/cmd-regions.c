@@ -25,6 +25,10 @@ static const struct table_column columns[] = {
     {"p99_ns", "P99", TABLE_DURATION},
     {"max_ns", "MAX", TABLE_DURATION},
     {"imbalance", "IMBALANCE", TABLE_DECIMAL},
+    {"score", "SCORE", TABLE_DECIMAL, TABLE_IF_ANY},
+    {"outlier", "OUTLIER", TABLE_BOOL, TABLE_IF_ANY},
+    {"outlier_share", "SHARE", TABLE_SHARE, TABLE_NEVER},
+    {"chronic", "CHRONIC", TABLE_BOOL, TABLE_IF_ANY},
     {0},
 };
 
@@ -39,7 +43,8 @@ const struct command command_regions = {
     .name = "regions",
     .summary = "list regions: calls, total and self time, spread, imbalance",
     .details = "Calls still open count in OPEN, TOTAL and SELF. A \">\" marks lower bounds: calls were lost. P50 and P99 are the times that half and 99 of 100 "
-               "finished calls do not exceed, within 5 percent. IMBALANCE is the largest rank's total over the mean.",
+               "finished calls do not exceed, within 5 percent. IMBALANCE is the largest rank's total over the mean. With --ranks "
+               "OUTLIER is who was much slower than the others (SCORE above 3.5) in the latest second, CHRONIC who is so most of the time.",
     .options = options,
     .function = run,
 };

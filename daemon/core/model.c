@@ -58,6 +58,7 @@ static void process_free(struct model_process *process)
     free(process->open);
     free(process->ended_open);
     free(process->unmatched);
+    free(process->paces);
     steps_finish(&process->steps);
     free(process->host);
     free(process->program);

@@ -9,6 +9,7 @@
 
 #include "core/facts.h"
 #include "core/histogram.h"
+#include "core/pace.h"
 #include "core/steps.h"
 #include "core/ticks.h"
 #include "proto/segment.h"
@@ -87,6 +88,8 @@ struct model_process {
     struct model_region other;  // region "(other)", and ids nobody explained
     bool keeps_lengths;
     uint32_t octaves_left;      // that histograms of its regions may still take
+    struct pacing *paces;         // by name
+    uint32_t pace_count;
     char **words;               // by word number
     uint32_t word_count;
     struct model_threads **threads;  // chunks, NULL where there are none (any more)

@@ -7,6 +7,7 @@
 //    parts.c     where one run file of a process ends and the next one begins
 //    leftovers.c segments of the dead, bounded
 //    pause.c     processes that record nothing for the time being
+//    pacing.c    processes that are slower than the others
 //    sampler.c   CPU time of threads from /proc
 //    runs.c      which run a process belongs to, when a run ends, the converter
 //    background.c  what would hold up the loop
@@ -85,6 +86,8 @@ struct run {
     uint32_t told_state;          // to followers: 1 + state, 0 none
     int64_t stuck_since_ns, alerted_ns;  // a lane is stuck that no alert has told of; the last alert
     uint32_t alerts;
+    int64_t paced_ns;      // when the latest interval ended (core/pace.h)
+    uint32_t pacing_part;  // of the look at it that is in progress
 };
 
 struct client {

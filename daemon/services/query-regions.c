@@ -15,6 +15,22 @@ static void member_imbalance(struct json_writer *json, const struct region_sum *
         jsonw_member_null(json, "imbalance");
 }
 
+// How it compares with the other processes of the run, by its latest calls; null where there are too few, or none has ended yet.
+static void members_of_pace(struct json_writer *json, const struct pacing *pace)
+{
+    if (pace) {
+        jsonw_member_double(json, "score", (double)pace->score);
+        jsonw_member_bool(json, "outlier", pace_is_outlier(pace));
+        jsonw_member_double(json, "outlier_share", (double)pace->share);
+        jsonw_member_bool(json, "chronic", pace_is_chronic(pace));
+        return;
+    }
+    jsonw_member_null(json, "score");
+    jsonw_member_null(json, "outlier");
+    jsonw_member_null(json, "outlier_share");
+    jsonw_member_null(json, "chronic");
+}
+
 static void region_row(struct page *page, struct run *run, const struct model_process *process, uint32_t name, const struct region_sum *sum)
 {
     struct row_key key = {run->number, process ? UINT64_C(1) + process->number : 0, name};
@@ -40,6 +56,8 @@ static void region_row(struct page *page, struct run *run, const struct model_pr
     jsonw_member_time(json, "p99_ns", region_sum_quantile(sum, 0.99));
     jsonw_member_bool(json, "exact", !sum->bound);
     member_imbalance(json, sum);
+    if (process)
+        members_of_pace(json, pace_of(process, name));
     jsonw_object_end(json);
 }
 

@@ -27,6 +27,7 @@
 #include "services/follow.h"
 #include "services/http.h"
 #include "services/manager.h"
+#include "services/pacing.h"
 #include "services/watchdog.h"
 
 enum {
@@ -197,6 +198,7 @@ static void on_sample(uv_timer_t *timer)
         clients_check(daemon);
         runs_check(daemon);
         watchdog_run(daemon);
+        pacing_run(daemon);
     }
     uv_timer_start(timer, on_sample, is_over ? SAMPLE_PERIOD_MS : 1, 0);
 }
