@@ -266,6 +266,8 @@ void background_ready(struct run *run);  // windows of its spool, where they are
 void background_sync(struct run *run);  // its spool to the disk, on another thread; the run is not freed meanwhile
 
 // ---- query.c
+struct http_request;
+bool query_sees_all(const struct daemon *daemon, const struct http_request *request);  // root, the daemon's user, observers
 int query_listen(struct daemon *daemon, int fd);
 
 #endif

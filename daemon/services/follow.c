@@ -12,6 +12,7 @@ struct follower {
     struct follower *next;
     struct daemon *daemon;
     struct http_request *request;
+    bool sees_all;
     char *run;  // only this one; NULL all
     bool tasks;
     struct buffer queue;  // whole lines
@@ -27,8 +28,7 @@ const char *const follow_parameters[] = {"run", "tasks", NULL};
 
 static bool sees(const struct follower *follower, const struct run *run)
 {
-    uid_t uid = follower->request->peer.uid;
-    return (uid == 0 || uid == geteuid() || uid == run->uid) && (!follower->run || runs_is_called(run, follower->run));
+    return (follower->sees_all || follower->request->peer.uid == run->uid) && (!follower->run || runs_is_called(run, follower->run));
 }
 
 static void make_room(struct follower *follower)
@@ -250,7 +250,8 @@ int follow_get(void *context, struct http_request *request, struct http_reply *r
     struct daemon *daemon = context;
     const char *run = http_query(request, "run");
     struct follower *follower = alloc_zeroed(1, sizeof *follower);
-    *follower = (struct follower){.next = daemon->followers, .daemon = daemon, .request = request, .run = run ? alloc_text(run) : NULL,
+    *follower = (struct follower){.next = daemon->followers, .daemon = daemon, .request = request,
+                                  .sees_all = query_sees_all(daemon, request), .run = run ? alloc_text(run) : NULL,
                                   .tasks = http_query(request, "tasks") != NULL};
     daemon->followers = follower;
     request->state = follower;

@@ -67,8 +67,8 @@ static struct http_peer peer_of(int fd)
     struct ucred credentials;
     socklen_t length = sizeof credentials;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
-        return (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
-    return (struct http_peer){.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+        return (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1, .fd = fd};
+    return (struct http_peer){.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid, .fd = fd};
 }
 
 // Why one more connection of this user is too many, NULL if it is not.

@@ -54,6 +54,7 @@ struct http_peer {
     uid_t uid;  // by SO_PEERCRED, at connect; (uid_t)-1: unknown
     gid_t gid;
     pid_t pid;
+    int fd;  // of the connection
 };
 
 struct http_request {

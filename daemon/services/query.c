@@ -1,7 +1,9 @@
 // The answers on query.sock: envelope, paging, filters, and what commands ask for. The rows are in query-rows.c.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -97,9 +99,36 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
                : 0;
 }
 
-static bool sees_all(const struct http_request *request)
+static bool owns_all(const struct http_request *request)
 {
     return request->peer.uid == 0 || request->peer.uid == geteuid();
+}
+
+// Whose process connected: its groups were those that the kernel knew then.
+static bool is_in_group(const struct http_peer *peer, gid_t group)
+{
+    enum { USUAL = 64 };
+    gid_t usual[USUAL], *groups = usual;
+    socklen_t size = sizeof usual;
+    if (peer->gid == group)
+        return true;
+    int result = getsockopt(peer->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+    if (result < 0 && errno == ERANGE) {  // size says how much there is
+        groups = alloc_zeroed(1, size);
+        result = getsockopt(peer->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+    }
+    bool is_member = false;
+    for (size_t i = 0; result == 0 && i < size / sizeof *groups; i++)
+        is_member |= groups[i] == group;
+    if (groups != usual)
+        free(groups);
+    return is_member;
+}
+
+bool query_sees_all(const struct daemon *daemon, const struct http_request *request)
+{
+    const struct settings *settings = &daemon->settings;
+    return owns_all(request) || (settings->observers_group && is_in_group(&request->peer, settings->observers_gid));
 }
 
 static int read_page(struct http_request *request, struct http_reply *reply, struct page *page)
@@ -168,13 +197,19 @@ static void listing_release(void *state)
     free(listing);
 }
 
+// What changes something does so with what is the asker's own.
+static bool chooses_among_all(const struct daemon *daemon, const struct http_request *request)
+{
+    return strcmp(request->method, "POST") == 0 ? owns_all(request) : query_sees_all(daemon, request);
+}
+
 // NULL with the reply made when there is something wrong with the request.
 static struct listing *begin_listing(struct daemon *daemon, struct http_request *request, struct http_reply *reply, const char *table)
 {
     struct listing *listing = alloc_zeroed(1, sizeof *listing);
     listing->daemon = daemon;
     listing->page = (struct page){.json = &listing->json, .daemon = daemon, .filter = &listing->filter, .uid = request->peer.uid,
-                                  .sees_all = sees_all(request), .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
+                                  .sees_all = chooses_among_all(daemon, request), .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
     if (read_filter(request, reply, &listing->filter) < 0 || read_page(request, reply, &listing->page) < 0) {
         free(listing);
         return NULL;
@@ -236,8 +271,9 @@ static int reply_run(struct daemon *daemon, struct http_request *request, struct
 {
     struct row_filter filter = {.run = run->id};
     struct json_writer json;
-    struct page page = {.json = &json, .daemon = daemon, .filter = &filter, .uid = request->peer.uid, .sees_all = sees_all(request),
-                        .limit = 1, .bytes_max = request->reply_bytes_max, .now_ns = clock_monotonic_ns()};
+    struct page page = {.json = &json, .daemon = daemon, .filter = &filter, .uid = request->peer.uid,
+                        .sees_all = query_sees_all(daemon, request), .limit = 1, .bytes_max = request->reply_bytes_max,
+                        .now_ns = clock_monotonic_ns()};
     jsonw_init(&json, &reply->body);
     open_envelope(&json, &page, "runs");
     rows_runs(&page);
@@ -442,7 +478,7 @@ static int get_metrics(void *context, struct http_request *request, struct http_
     struct metrics *metrics = request->state;
     if (!metrics) {
         pump_names(daemon);
-        request->state = metrics = metrics_begin(daemon, request->peer.uid, sees_all(request));
+        request->state = metrics = metrics_begin(daemon, request->peer.uid, query_sees_all(daemon, request));
         request->release = metrics_release;
     }
     if (!metrics_write(metrics, request->until_ns, &reply->body))

@@ -1,6 +1,7 @@
 #include "services/settings.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <ini.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@ const struct setting settings_table[] = {
      "and for N times the region's longest call so far (default: 10)"},
     {"stuck-command", SETTING_TEXT, .while_running = true, OFFSET(stuck_command), .argument = "COMMAND",
      .help = "what the shell runs when lanes are found stuck (default: nothing)"},
+    {"observers-group", SETTING_GROUP, .while_running = true, OFFSET(observers_group), .argument = "GROUP",
+     .help = "whose members see all users' runs (default: none)"},
     {"metrics-series", SETTING_COUNT, .while_running = true, OFFSET(metrics_series), 10000, 100, 10000000, "N",
      "how many series of runs /metrics may have (default: 10000)"},
     {"connections", SETTING_COUNT, OFFSET(connections), 64, 1, 10000, "N", "that may ask at a time (default: 64)"},
@@ -215,8 +218,30 @@ int settings_read(struct settings *settings, const char *path, char problem[SETT
     return -EINVAL;
 }
 
+static int check_group(struct settings *settings, char problem[SETTINGS_PROBLEM])
+{
+    const char *name = settings->observers_group;
+    uint64_t number;
+    if (!name)
+        return 0;
+    if (parse_count(name, &number) && number < (gid_t)-1) {
+        settings->observers_gid = (gid_t)number;
+        return 0;
+    }
+    const struct group *group = getgrnam(name);
+    if (!group) {
+        snprintf(problem, SETTINGS_PROBLEM, "cannot use the observers-group %s: there is no such group", name);
+        return -ENOENT;
+    }
+    settings->observers_gid = group->gr_gid;
+    return 0;
+}
+
 int settings_check(struct settings *settings, char problem[SETTINGS_PROBLEM])
 {
+    int result = check_group(settings, problem);
+    if (result < 0)
+        return result;
     for (const struct setting *setting = settings_table; setting->name; setting++) {
         char **path = setting->kind == SETTING_DIRECTORY ? setting_text(settings, setting) : NULL;
         if (!path || !*path)
@@ -256,6 +281,8 @@ void settings_take(struct settings *settings, struct settings *fresh, void (*kep
             continue;
         }
         settings->source[place] = fresh->source[place];
+        if (setting->kind == SETTING_GROUP)
+            settings->observers_gid = fresh->observers_gid;
         if (setting_is_text(setting)) {
             free(*setting_text(settings, setting));
             *setting_text(settings, setting) = *setting_text(fresh, setting);

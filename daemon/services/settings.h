@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum setting_kind {
     SETTING_TEXT,       // char *, NULL none
+    SETTING_GROUP,      // the same, a group of the system's by its name or number
     SETTING_DIRECTORY,  // the same, absolute once settings_check has passed
     SETTING_SIZE,       // uint64_t bytes: "512M"
     SETTING_COUNT,      // uint64_t
@@ -30,6 +32,8 @@ struct settings {
     uint64_t quota;        // bytes of a user's segments whose process and daemon are gone; 0: a quarter of /dev/shm
     uint64_t stuck_after, stuck_factor;
     char *stuck_command;
+    char *observers_group;
+    gid_t observers_gid;  // its number once settings_check has passed, where there is one
     uint64_t metrics_series;
     uint64_t connections, connections_per_user, header_size, reply_size, queued_size;
     uint64_t header_timeout, idle_timeout, write_timeout, query_turn;
@@ -55,7 +59,7 @@ void settings_finish(struct settings *settings);
 // Each says in `problem` why it returns -EINVAL; -errno from reading a file.
 int settings_set(struct settings *settings, const char *name, const char *value, enum setting_source source, char problem[SETTINGS_PROBLEM]);
 int settings_read(struct settings *settings, const char *path, char problem[SETTINGS_PROBLEM]);
-int settings_check(struct settings *settings, char problem[SETTINGS_PROBLEM]);  // directories are there, and become absolute
+int settings_check(struct settings *settings, char problem[SETTINGS_PROBLEM]);  // directories are there, and become absolute; groups too
 
 // Takes over what `fresh` says and may change; calls `kept` with each setting that would have changed and must not. What of `fresh`
 // is not taken over is freed.

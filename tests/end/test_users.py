@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -29,6 +30,7 @@ class User:
 
     def __init__(self, place):
         self.place = place
+        self.gid, self.groups = UID, ["--clear-groups"]
         self.corner = Path(tempfile.mkdtemp(prefix="sl-user-", dir="/tmp"))
         self.corner.chmod(0o755)
         for path in (place.api("told"), BUILD / "lib/libscoped_lane.so.0", place.lane):
@@ -38,7 +40,7 @@ class User:
         os.chown(self.home, UID, UID)
 
     def words(self, *words):
-        return ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "-C", self.home, *words]
+        return ["setpriv", f"--reuid={UID}", f"--regid={self.gid}", *self.groups, "env", "-C", self.home, *words]
 
     def told(self, **env):
         """tests/api/told, in a region of its own, with a task in another."""
@@ -143,6 +145,63 @@ def test_a_user_sees_and_changes_only_what_is_theirs(user, place):
     heard = follow.stdout.read().decode()
     follow.wait()
     assert roots not in heard and runs_by_uid(place)[UID]["run"] in heard
+
+
+OBSERVERS = 54322  # no group's
+MANY = ",".join(map(str, range(60000, 60100)))
+
+
+@pytest.mark.parametrize("user", [["--observers-group", OBSERVERS]], indirect=True, ids=["a group"])
+@pytest.mark.parametrize("gid, groups, observes",
+                         [(UID, None, False), (OBSERVERS, None, True), (UID, OBSERVERS, True), (UID, f"{MANY},{OBSERVERS}", True),
+                          (UID, OBSERVERS + 1, False)],
+                         ids=["no member", "by its own group", "by a further one", "by the last of many", "of another group"])
+def test_observers_see_all_and_change_what_is_theirs(user, place, gid, groups, observes):
+    told = user.told()
+    known(place, 2)
+    user.gid, user.groups = gid, [f"--groups={groups}" if groups else "--clear-groups"]
+    roots, mine = (runs_by_uid(place)[uid]["run"] for uid in (0, UID))
+    for table in ("runs", "processes", "threads", "tasks", "regions", "lanes", "where"):
+        assert {row["run"] for row in user.rows(table)} == ({roots, mine} if observes else {mine}), table
+    assert ("roots-own" in user.ask("/metrics")[1]) == observes
+    config = {row["key"]: row["value"] for row in user.rows("config")}
+    assert config["observers-group"] == (str(OBSERVERS) if observes else None)
+    follow = place.run(*user.words("curl", "-sN", "--max-time", 1, "--unix-socket", place.rundir / "query.sock", "http://localhost/v1/follow"),
+                       status=28)
+    assert (roots in follow.stdout_text, mine in follow.stdout_text) == (observes, True)
+
+    for path in (f"finish?run={roots}", f"leave?run={roots}", f"snapshot?run={roots}&output={user.home}/x.h5"):
+        assert user.ask(f"/v1/{path}", "POST")[0] == 404, path
+    for chosen in (f"pid={place.told.pid}", f"run={roots}"):
+        assert json.loads(user.ask(f"/v1/pause?{chosen}", "POST")[1])["rows"] == []
+    paused = {row["pid"]: row["paused"] for row in place.rows("processes")}
+    assert paused == {place.told.pid: False, told.pid: False} and runs_by_uid(place)[0]["state"] == "recording"
+    assert json.loads(user.ask(f"/v1/pause?pid={told.pid}", "POST")[1])["rows"][0]["paused"]
+    end(told)
+
+
+def test_observers_are_named_in_the_configuration_which_may_change(user, place):
+    told = user.told()
+    known(place, 2)
+    place.daemon.kill()
+    place.daemon.wait()
+    configuration = place.path / "laned.conf"
+    configuration.write_text("")
+    place.daemon = serve(place, "--config", configuration)
+    known(place, 2)
+    user.groups = ["--groups=4"]  # adm, on Debian
+    seen = lambda: len({row["run"] for row in user.rows("processes")})
+    assert seen() == 1
+    for text, count in (("observers-group = adm\n", 2), ("observers-group = 5\n", 1), ("observers-group = 4\n", 2), ("", 1)):
+        configuration.write_text(text)
+        place.daemon.send_signal(signal.SIGHUP)
+        wait_until(lambda: seen() == count, what=f"with {text!r} {count} run(s) are seen")
+    configuration.write_text("observers-group = no-such-group\n")
+    place.daemon.send_signal(signal.SIGHUP)
+    wait_until(lambda: "there is no such group; going on" in place.daemon.stderr_text, what="the mistake is said")
+    done = place.run(place.laned, "--rundir", place.path / "other", "--observers-group", "no-such-group", status=1)
+    assert "no-such-group" in done.stderr_text
+    end(told)
 
 
 def test_the_files_of_a_users_run_are_the_users(user, place):
