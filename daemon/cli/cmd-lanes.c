@@ -1,10 +1,12 @@
 // scoped-lane lanes: every lane, thread or task, and the regions it is in now.
+#include "base/say.h"
 #include "cli/listing.h"
 
 static const struct command_option options[] = {
     COMMAND_OPTIONS_LISTING,
     LISTING_FILTERS,
     {.name = "state", .argument = "STATE", .help = "only lanes in this state"},
+    {.name = "suspended", .help = "only tasks that are suspended; the same as --state suspended"},
     {0},
 };
 
@@ -27,6 +29,10 @@ static const struct listing listing = {.path = "/v1/lanes", .none = "no lanes ar
 
 static int run(const struct command_line *line)
 {
+    if (command_given(line, "suspended") && command_given(line, "state")) {
+        say("--suspended says which state: --state goes without it");
+        return COMMAND_MISUSED;
+    }
     return listing_run(line, &listing);
 }
 

@@ -22,10 +22,13 @@ char *listing_parameters(const struct command_line *line)
 {
     static const char *const filters[] = {"run", "rank", "pid", "thread", "kind", "region", "state", "ranks", "after"};
     char *parameters = alloc_text("");
-    for (int i = 0; i < line->given_count; i++)
+    for (int i = 0; i < line->given_count; i++) {
+        if (strcmp(line->given[i].option->name, "suspended") == 0)
+            parameters = client_escape(parameters, "state", "suspended");
         for (size_t filter = 0; filter < sizeof filters / sizeof *filters; filter++)
             if (strcmp(line->given[i].option->name, filters[filter]) == 0)
                 parameters = client_escape(parameters, filters[filter], line->given[i].argument ? line->given[i].argument : "");
+    }
     return parameters;
 }
 

@@ -55,6 +55,10 @@ def test_fifty_tasks_in_a_region_are_listed_with_how_long_they_are_suspended(ser
     assert len({row["task_index"] for row in held}) == 50
     now_ns = service.query("/v1/lanes")["time_ns"]
     assert all(0 < now_ns - row["since_ns"] for row in held)
+    told_by_command = json.loads(service.command("lanes", "--suspended", "--json"))["rows"]
+    assert [(row["lane"], row["stack"]) for row in told_by_command] == [(row["lane"], row["stack"]) for row in rows]
+    assert "only" not in service.command("lanes", "--suspended") and "--state" in service.run(
+        service.lane, "lanes", "--suspended", "--state", "running", status=2).stderr_text
     first = {row["index"]: row["suspended_ns"] for row in service.rows("tasks") if row["name"] == "held"}
     wait_until(lambda: all(row["suspended_ns"] > first[row["index"]] + 1e6 for row in service.rows("tasks") if row["name"] == "held"),
                what="the suspension in progress counts up to now")
