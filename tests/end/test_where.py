@@ -179,3 +179,10 @@ def test_a_region_has_its_name_as_soon_as_somebody_is_in_it(service):
         stacks = [row["stack"] for row in service.rows("where")]
         assert [stack[-1] for stack in stacks] == [name], stacks
     told.ends()
+
+
+def test_limit_and_cursor_are_refused_with_a_reason(service):
+    for parameter in ("limit=10", "cursor=1.1.1.1", "limit=10&idle"):
+        status, body = service.ask(f"/v1/where?{parameter}")
+        assert status == 400 and "one page" in json.loads(body)["error"], body
+    assert service.ask("/v1/where?idle")[0] == 200
