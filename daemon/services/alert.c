@@ -180,7 +180,7 @@ static void tell(struct alert *alert)
     if (json) {
         jsonw_member_uint(json, "lanes", alert->lanes);
         jsonw_member_text(json, "file", alert->path);
-        follow_tell(run);
+        follow_tell(run, NULL);
     }
     run_command(alert);
 }

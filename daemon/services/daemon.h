@@ -267,6 +267,9 @@ void background_sync(struct run *run);  // its spool to the disk, on another thr
 
 // ---- query.c
 struct http_request;
+struct http_reply;
+// A parameter; -1 with the reply made when it is no whole number.
+int query_integer(struct http_request *request, struct http_reply *reply, const char *name, int64_t *value, bool *has);
 bool query_sees_all(const struct daemon *daemon, const struct http_request *request);  // root, the daemon's user, observers
 int query_listen(struct daemon *daemon, int fd);
 

@@ -14,6 +14,8 @@ struct follower {
     struct http_request *request;
     bool sees_all;
     char *run;  // only this one; NULL all
+    int64_t rank, pid;
+    bool has_rank, has_pid;  // only of such processes
     bool tasks;
     struct buffer queue;  // whole lines
     size_t sent;          // of it
@@ -22,13 +24,20 @@ struct follower {
 };
 
 static const char *const process_states[] = PROCESS_STATE_NAMES;
-const char *const follow_parameters[] = {"run", "tasks", NULL};
+const char *const follow_parameters[] = {"run", "rank", "pid", "tasks", NULL};
 
 // ---- queues
 
 static bool sees(const struct follower *follower, const struct run *run)
 {
     return (follower->sees_all || follower->request->peer.uid == run->uid) && (!follower->run || runs_is_called(run, follower->run));
+}
+
+// Lines of a run as a whole (NULL) are for all who see it.
+static bool hears_of(const struct follower *follower, const struct model_process *process)
+{
+    return !process || ((!follower->has_rank || follower->rank == process->status.rank) &&
+                        (!follower->has_pid || follower->pid == process->facts.pid));
 }
 
 static void make_room(struct follower *follower)
@@ -83,19 +92,19 @@ struct json_writer *follow_begin(const struct run *run, const char *event)
     return &json;
 }
 
-static void tell(const struct run *run, bool is_task)
+static void tell(const struct run *run, const struct model_process *process, bool is_task)
 {
     close_line();
     for (struct follower *follower = run->daemon->followers; follower; follower = follower->next)
-        if (sees(follower, run) && (!is_task || follower->tasks)) {
+        if (sees(follower, run) && hears_of(follower, process) && (!is_task || follower->tasks)) {
             put(follower, &line);
             http_wake(follower->request);
         }
 }
 
-void follow_tell(const struct run *run)
+void follow_tell(const struct run *run, const struct model_process *process)
 {
-    tell(run, false);
+    tell(run, process, false);
 }
 
 static void members_of_run(const struct run *run)
@@ -131,7 +140,7 @@ void follow_run(struct run *run)
     if (!follow_begin(run, "run"))
         return;
     members_of_run(run);
-    follow_tell(run);
+    follow_tell(run, NULL);
 }
 
 void follow_client(struct client *client)
@@ -145,7 +154,7 @@ void follow_client(struct client *client)
         return;
     members_of_process(client->process);
     member_state_of(client->process);
-    follow_tell(client->run);
+    follow_tell(client->run, client->process);
 }
 
 void follow_thread(const struct client *client, const struct thread_facts *facts, const char *name, bool ended)
@@ -157,7 +166,7 @@ void follow_thread(const struct client *client, const struct thread_facts *facts
     jsonw_member_uint(&json, "native_id", facts->native_id);
     jsonw_member_text(&json, "name", name);
     jsonw_member_text(&json, "state", ended ? "ended" : "live");
-    follow_tell(client->run);
+    follow_tell(client->run, client->process);
 }
 
 void follow_task(const struct client *client, const struct task_facts *facts, const char *name, bool ended)
@@ -169,7 +178,7 @@ void follow_task(const struct client *client, const struct task_facts *facts, co
     jsonw_member_text(&json, "kind", model_word(client->process, facts->kind));
     jsonw_member_text(&json, "name", name);
     jsonw_member_text(&json, "state", ended ? "done" : "live");
-    tell(client->run, true);
+    tell(client->run, client->process, true);
 }
 
 // ---- a follower
@@ -233,7 +242,7 @@ static void put_state(struct follower *follower)
         put(follower, &line);
     }
     for (const struct client *client = daemon->clients; client; client = client->next) {
-        if (!sees(follower, client->run))
+        if (!sees(follower, client->run) || !hears_of(follower, client->process))
             continue;
         open_line("process");
         jsonw_member_text(&json, "run", client->run->id);
@@ -253,6 +262,12 @@ int follow_get(void *context, struct http_request *request, struct http_reply *r
     *follower = (struct follower){.next = daemon->followers, .daemon = daemon, .request = request,
                                   .sees_all = query_sees_all(daemon, request), .run = run ? alloc_text(run) : NULL,
                                   .tasks = http_query(request, "tasks") != NULL};
+    if (query_integer(request, reply, "rank", &follower->rank, &follower->has_rank) < 0 ||
+        query_integer(request, reply, "pid", &follower->pid, &follower->has_pid) < 0) {
+        free(follower->run);
+        free(follower);
+        return 0;
+    }
     daemon->followers = follower;
     request->state = follower;
     request->release = release;

@@ -19,9 +19,9 @@ void follow_thread(const struct client *client, const struct thread_facts *facts
 void follow_task(const struct client *client, const struct task_facts *facts, const char *name, bool ended);
 
 // An event of another kind: NULL when nobody would hear it, else an object that is open, with time, event and run, to be completed with
-// members and ended by follow_tell.
+// members and ended by follow_tell, which says whose it is: a process's, or the whole run's (NULL).
 struct json_writer *follow_begin(const struct run *run, const char *event);
-void follow_tell(const struct run *run);
+void follow_tell(const struct run *run, const struct model_process *process);
 
 void follow_end(struct daemon *daemon);  // every follower's stream ends once it has what was told
 

@@ -52,7 +52,7 @@ static void reply_gone(const struct daemon *daemon, struct http_reply *reply)
     jsonw_object_end(&json);
 }
 
-static int integer_filter(struct http_request *request, struct http_reply *reply, const char *name, int64_t *value, bool *has)
+int query_integer(struct http_request *request, struct http_reply *reply, const char *name, int64_t *value, bool *has)
 {
     int given = http_query_integer(request, name, value);
     *has = given > 0;
@@ -91,9 +91,9 @@ static int read_filter(struct http_request *request, struct http_reply *reply, s
         return -1;
     }
     filter->ranks = http_query(request, "ranks") != NULL;
-    return integer_filter(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
-                   integer_filter(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
-                   integer_filter(request, reply, "thread", &filter->thread, &filter->has_thread) < 0 ||
+    return query_integer(request, reply, "rank", &filter->rank, &filter->has_rank) < 0 ||
+                   query_integer(request, reply, "pid", &filter->pid, &filter->has_pid) < 0 ||
+                   query_integer(request, reply, "thread", &filter->thread, &filter->has_thread) < 0 ||
                    read_after(request, reply, filter) < 0
                ? -1
                : 0;

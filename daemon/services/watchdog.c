@@ -103,7 +103,7 @@ static void tell(struct client *client, const struct stuck *lane, const char *st
         return;
     members_of_lane(json, client, lane);
     jsonw_member_text(json, "state", state);
-    follow_tell(client->run);
+    follow_tell(client->run, client->process);
 }
 
 static void look_at_lane(struct page *page, const struct lane *lane, void *context)

@@ -125,6 +125,30 @@ def make_tasks(place):
     assert row["lost"] == 0 and row["produced"] == row["stored"] == 3 * TASKS, "the drain has not waited for anybody"
 
 
+def test_a_rank_or_a_process_alone_is_followed(service):
+    start = lambda rank: service.start(service.api("loop"), "task", 0, stdin=-1, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="ranks")
+    old = start(3)
+    wait_until(lambda: service.rows("processes"), what="the first is known")
+    all_, rank, process = Follower(service, "?tasks"), Follower(service, "?rank=4&tasks"), Follower(service, f"?pid={old.pid}")
+    assert process.hears(event="process", initial=True)["pid"] == old.pid and rank.hears(event="run", initial=True)["state"] == "recording"
+    programs = [start(4), start(5)]
+    for program in programs:
+        all_.hears(event="task", pid=program.pid)
+    for program in [old, *programs]:
+        program.stdin.close()
+        program.ends()
+    for follower in (all_, rank, process):
+        follower.hears(event="run", state="published")
+    of_ranks = lambda follower: {line["rank"] for line in follower.lines if "rank" in line}
+    assert (of_ranks(all_), of_ranks(rank), of_ranks(process)) == ({3, 4, 5}, {4}, {3})
+    own = lambda follower, pid: [line for line in follower.lines if line.get("pid") == pid and not line.get("initial")]
+    assert own(rank, programs[0].pid) == own(all_, programs[0].pid) and len(own(rank, programs[0].pid)) > 3
+    assert {line["event"] for line in own(process, old.pid)} == {"process", "thread"}
+    status, body = service.ask("/v1/follow?rank=first")
+    assert status == 400 and "whole number" in body
+    assert value(metrics(service), "scoped_laned_followers") == 3, "one that was refused is none"
+
+
 def test_a_slow_reader_loses_lines_and_is_told_how_many(place):
     place.serve("--reply-size", "64K", "--write-timeout", "3600")
     follower, reader = Follower(place, "?tasks"), connect(place)
