@@ -2,9 +2,10 @@
 //
 // The lock is for cold paths only (a new thread, region, extent) and lies in private memory: who dies with it held takes the
 // whole process along, and a fork child finds it free. Signals are blocked while it is held, so a handler never meets
-// its own thread's lock; cancellation is off, so a thread is never unwound with it.
+// its own thread's lock; cancellation is off, so a thread is never unwound with it. Who waits for it sleeps: a thread of real-time
+// priority that only yielded would keep the one that holds it from running.
 #include <errno.h>
-#include <sched.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,18 +57,38 @@ static void guard_close(const struct guard *guard)
     errno = guard->saved_errno;
 }
 
+// ---- the lock: Drepper, "Futexes Are Tricky", the third mutex
+
+#define LOCK_TRIES 64  // most sections are over before a thread would be asleep
+
+enum lock_state { LOCK_FREE = 0, LOCK_TAKEN = 1, LOCK_AWAITED = 2 };
+
 static bool take_lock(void)
 {
-    uint32_t expected = 0;
-    return __atomic_compare_exchange_n(&client->lock, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    uint32_t expected = LOCK_FREE;
+    return __atomic_compare_exchange_n(&client->lock, &expected, LOCK_TAKEN, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+// Whoever has slept takes it as awaited, since others may sleep as well: one wake-up too many is the price.
+static void await_lock(void)
+{
+    while (__atomic_exchange_n(&client->lock, LOCK_AWAITED, __ATOMIC_ACQUIRE) != LOCK_FREE)
+        syscall(SYS_futex, &client->lock, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, NULL);
+}
+
+static void release_lock(void)
+{
+    if (__atomic_exchange_n(&client->lock, LOCK_FREE, __ATOMIC_RELEASE) == LOCK_AWAITED)
+        syscall(SYS_futex, &client->lock, FUTEX_WAKE_PRIVATE, 1);
 }
 
 void client_lock(struct guard *guard)
 {
     guard_open(guard);
-    for (int tries = 0; !take_lock(); tries++)
-        if (tries >= 64)
-            sched_yield();
+    for (int tries = 0; tries < LOCK_TRIES; tries++)
+        if (take_lock())
+            return;
+    await_lock();
 }
 
 bool client_try_lock(struct guard *guard)
@@ -81,7 +102,7 @@ bool client_try_lock(struct guard *guard)
 
 void client_unlock(struct guard *guard)
 {
-    sl_store_release(&client->lock, 0);
+    release_lock();
     guard_close(guard);
 }
 

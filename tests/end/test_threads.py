@@ -1,13 +1,16 @@
-"""Threads that make no call of the library: scoped-lane run --all-threads, names that only the kernel is told."""
+"""Threads: those that make no call of the library (scoped-lane run --all-threads), names that only the kernel is told,
+and how threads wait for one another."""
 
 import collections
 import os
 import shutil
+import subprocess
 import sys
 import textwrap
 
 from conftest import BUILD, wait_until
 from runfile import RunFile, accept
+from testpoints import CLIENT, at_testpoint, points_of
 
 THREADS = "libscoped_lane_threads.so"
 KINDS = {
@@ -159,3 +162,23 @@ def test_a_missing_library_is_said_and_nothing_is_run(place):
     run = place.run(copy, "run", "--all-threads", "--", "touch", "ran", status=1)
     assert f"lib/{THREADS}" in run.stderr_text
     assert not (place.path / "ran").exists()
+
+
+def test_a_thread_that_waits_for_another_one_to_be_registered_sleeps(place):
+    """One that only yielded its processor would, with real-time priority, keep the one that it waits for from running."""
+    words = [place.lane, "run", "-o", "two.h5", "--", place.api("churn"), "-n", 2, "-a", 2]
+    stopper = at_testpoint(place, CLIENT, points_of(CLIENT)["slot_made"], *words, follow=True, stop=True, stdin=subprocess.PIPE)
+    pid, stopped = wait_until(lambda: stopper.hit, what="a thread stands still while it is registered")
+
+    def others():
+        return [int(tid) for tid in os.listdir(f"/proc/{pid}/task") if int(tid) not in (pid, stopped)]
+
+    def is_asleep(tid):
+        with open(f"/proc/{pid}/task/{tid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] == "S"
+
+    wait_until(lambda: [tid for tid in others() if is_asleep(tid)], what="the other one sleeps")
+    stopper.program.stdin.write(b"go on\n")
+    stopper.program.stdin.flush()
+    stopper.program.ends()
+    assert RunFile(place.path / "two.h5").calls("work", 0) == 3
