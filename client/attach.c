@@ -106,6 +106,7 @@ static void drop_socket(void)
     if (socket_is_ours())
         close(client->socket);
     client->socket = -1;
+    client->welcomed = 0;
     if (client->wake[1] >= 0 && wake_is_whole()) {
         close(client->wake[0]);
         close(client->wake[1]);
@@ -174,6 +175,7 @@ static bool read_welcome(void)
     ssize_t length = recvmsg(client->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0)
         return errno == EAGAIN || errno == EINTR;
+    client->welcomed = 1;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
         int fd;
@@ -190,7 +192,7 @@ static bool read_welcome(void)
     return length > 0;
 }
 
-void attach_poll(void)
+void attach_poll_now(void)
 {
     if (client->socket >= 0) {
         if (socket_is_ours() && read_welcome())
@@ -203,15 +205,20 @@ void attach_poll(void)
         attach_hello();
 }
 
+void attach_poll(void)
+{
+    int64_t now_ns = facts_clock_ns(CLOCK_MONOTONIC);
+    if (client->welcomed && now_ns - client->looked_ns < RETRY_PERIOD_NS)
+        return;
+    client->looked_ns = now_ns;
+    attach_poll_now();
+}
+
 // Under the lock, so that no other thread gives the numbers back to the program meanwhile.
 static void wake(void)
 {
     static const uint64_t one = 1;
-    int64_t now_ns = facts_clock_ns(CLOCK_MONOTONIC);
-    if (now_ns - client->looked_ns >= RETRY_PERIOD_NS) {  // a program that has long registered its threads and regions comes by here
-        client->looked_ns = now_ns;
-        attach_poll();
-    }
+    attach_poll();  // a program that has long registered its threads and regions comes by here
     if (client->wake[1] >= 0 && !wake_is_whole())
         forget_wake();
     if (client->wake[1] < 0)

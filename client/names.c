@@ -132,6 +132,26 @@ static size_t repaired_length(const char *text, size_t limit)
     return length;
 }
 
+// Most names are ASCII and short: they are stored as they stand, eight bytes at a time.
+bool name_store_plain(struct sl_name *name, const char *text)
+{
+    uint64_t words[SL_NAME_INLINE / 8] = {0}, all = 0;
+    size_t length = strnlen(text, SL_NAME_INLINE + 1);
+    if (name->blocks || length > SL_NAME_INLINE)
+        return false;
+    memcpy(words, text, length);
+    for (size_t i = 0; i < length; i += 8)
+        all |= words[i / 8];
+    if (all & UINT64_C(0x8080808080808080))
+        return false;
+    sl_store_relaxed(&name->length, 0);
+    SL_TESTPOINT_(name_dropped);
+    for (size_t i = 0; i < length; i += 8)
+        sl_store_relaxed((uint64_t *)(void *)(name->text + i), words[i / 8]);
+    sl_store_relaxed(&name->length, (uint32_t)length);
+    return true;
+}
+
 bool name_is_short(const char *text)
 {
     return repaired_length(text, SL_NAME_INLINE) <= SL_NAME_INLINE;
@@ -139,6 +159,8 @@ bool name_is_short(const char *text)
 
 void name_store(struct sl_name *name, const char *text)
 {
+    if (name_store_plain(name, text))
+        return;
     struct sink sink = sink_open(name, name_is_short(text));
     size_t room = sink.block ? SL_NAME_LENGTH_LIMIT : SL_NAME_INLINE;
     for (const unsigned char *at = (const unsigned char *)text; *at && !sink.full;) {

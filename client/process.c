@@ -292,7 +292,7 @@ __attribute__((destructor)) static void goodbye(void)
     }
     sl_store_release(&client->segment->goodbye, 1);
     SL_TESTPOINT_(goodbye_said);
-    attach_poll();
+    attach_poll_now();
     if (is_left_empty())
         unlink(client->path);
     SL_TESTPOINT_(process_left);

@@ -113,8 +113,9 @@ SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now, uint64_t frame); 
 SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame);
 SL_PUBLIC int sl_thread_started_(int is_detached);   // 0 while off; for libscoped_lane_threads.so, as is the next one
 SL_PUBLIC int sl_thread_detached_(uint64_t ident);   // 0: no such thread is registered
-// For the Python module: the calling thread ends here, as far as its row tells; the nearest open call of the region on a task's lane
+// For the Python module: what it knows of the calling thread, at once; that the thread ends here, as far as its row tells; the nearest open call of the region on a task's lane
 // is left, where no thread steps it (0: none there); sl_attach() in the child of a fork that is followed, whatever the environment says.
+SL_PUBLIC void sl_thread_introduce_(const char *name, int is_daemon);
 SL_PUBLIC void sl_thread_ended_(void);
 SL_PUBLIC int sl_task_exit_(sl_task_t task, sl_region_t region);
 SL_PUBLIC int sl_follow_(void);

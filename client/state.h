@@ -101,7 +101,8 @@ struct client {
     int wake[2];  // the daemon's eventfd under two numbers, -1 none
     int64_t socket_tried_ns;
     uint32_t refused;  // by the daemon: no further tries
-    int64_t looked_ns;  // at the socket, by a thread whose ring was half full
+    int64_t looked_ns;  // at the socket
+    uint32_t welcomed;  // the daemon at its other end has answered
     uint32_t slot_count, slot_room;
     uint64_t *slot_offsets;  // by number
     uint32_t *free_slots;    // a stack of numbers
@@ -219,7 +220,8 @@ void blocks_give(struct blocks *blocks, uint64_t block);
 int attach_socket(void);  // under the lock: connected, or the daemon is busy: 0; no daemon: -errno
 void attach_hello(void);  // under the lock: sends the segment, never waits
 void attach_sorry(int error);  // under the lock: tells the daemon that no segment could be made, and hangs up
-void attach_poll(void);   // under the lock: reads the welcome when it is there, tries again when the socket is gone
+void attach_poll_now(void);  // under the lock: reads the welcome when it is there, tries again when the socket is gone
+void attach_poll(void);  // under the lock, where a program comes by often: the same, once a second when the welcome has been read
 bool attach_wake(void);   // a ring is half full: false when the daemon is awake, so that it is worth asking again
 
 // ---- regions.c: under the lock, but for the two that take it
@@ -231,6 +233,7 @@ bool strings_add(enum sl_string_type type, uint32_t id, const char *name, const 
 
 // ---- names.c: texts of rows; under the lock where a name is, or may become, longer than SL_NAME_INLINE
 void name_store(struct sl_name *name, const char *text);
+bool name_store_plain(struct sl_name *name, const char *text);  // false, and nothing done, where that is not simple; no lock needed
 void name_drop(struct sl_name *name);
 bool name_is_short(const char *text);
 void name_copy(struct sl_name *to, const struct sl_name *from);
@@ -238,7 +241,8 @@ void name_read(const struct sl_name *name, char *into);  // all of its length, n
 
 // ---- thread.c
 struct producer *thread_producer(void);  // the calling thread's, registered if need be; NULL while off
-struct producer *thread_register(void);  // under the lock, RECORDING or LOCAL: the same, also where trackers alone want it
+// Under the lock, RECORDING or LOCAL: the same, also where trackers alone want it. `name`: the thread's, NULL for the kernel's.
+struct producer *thread_register(const char *name);
 void thread_announce(struct producer *self);
 void thread_store_comm(struct sl_thread_row *row, const char *comm);  // the kernel's name, where it is another one; under the lock
 void thread_store_own_comm(struct sl_thread_row *row);               // of the calling thread

@@ -351,6 +351,8 @@ static struct sl_task_row *take_row(struct producer *self)
 static void store_names(struct sl_task_row *row, const char *name, const char *coro_name)
 {
     struct guard guard;
+    if (sl_likely(name_store_plain(&row->name, name) && name_store_plain(&row->coro_name, coro_name)))
+        return;
     bool lock = row->name.blocks || row->coro_name.blocks || !name_is_short(name) || !name_is_short(coro_name);
     if (lock)
         client_lock(&guard);

@@ -169,14 +169,22 @@ void thread_store_own_comm(struct sl_thread_row *row)
     thread_store_comm(row, comm);
 }
 
+static void name_row(struct sl_thread_row *row, const char *name)
+{
+    name_store(&row->name, name);
+    sl_store_relaxed(&row->flags, row->flags | SL_THREAD_NAMED);
+}
+
 // `before`: the row this thread had without a segment, NULL none.
-static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl_thread_row *before)
+static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl_thread_row *before, const char *name)
 {
     row->ident = (uint64_t)pthread_self();
     row->native_id = self->tid;
     row->flags = before ? before->flags : 0;
     row->start = client_ticks();
-    if (before && (before->flags & SL_THREAD_NAMED)) {
+    if (name) {
+        name_row(row, name);
+    } else if (before && (before->flags & SL_THREAD_NAMED)) {
         name_copy(&row->name, &before->name);
         name_drop(&before->name);
     } else {
@@ -185,7 +193,7 @@ static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl
     }
 }
 
-static void take_row(struct producer *self, struct sl_thread_row *before)
+static void take_row(struct producer *self, struct sl_thread_row *before, const char *name)
 {
     struct sl_thread_row *row = self->local ? NULL : revive();
     if (row) {
@@ -196,7 +204,7 @@ static void take_row(struct producer *self, struct sl_thread_row *before)
         if (!row)
             row = &self->own_row;  // nobody but trackers sees it
         if (row != before)
-            fill_row(self, row, before);
+            fill_row(self, row, before, name);
         SL_TESTPOINT_(thread_filled);
     }
     row->index = self->index;
@@ -216,9 +224,9 @@ static void publish_row(struct producer *self)
 }
 
 // A row, and where there is a segment a ring. `before`: see fill_row.
-static void take_place(struct producer *self, struct sl_thread_row *before)
+static void take_place(struct producer *self, struct sl_thread_row *before, const char *name)
 {
-    take_row(self, before);
+    take_row(self, before, name);
     if (!self->local)
         take_slot(self);
     publish_row(self);
@@ -253,7 +261,7 @@ static void unlink_page(struct producer *self)
         client->producers = self->next;
 }
 
-static struct producer *make_producer(void)
+static struct producer *make_producer(const char *name)
 {
     struct producer *self = take_page();
     if (!self)
@@ -264,7 +272,7 @@ static struct producer *make_producer(void)
     self->serial = serial - 1;
     self->local = client->phase == CLIENT_LOCAL;
     self->slot = SL_RING_FREE;
-    take_place(self, NULL);
+    take_place(self, NULL, name);
     if (client->key_made)
         pthread_setspecific(client->key, self);
     link_page(self);
@@ -276,18 +284,34 @@ static struct producer *make_producer(void)
     return self;
 }
 
-struct producer *thread_register(void)
+struct producer *thread_register(const char *name)
 {
     struct producer *self = producer_self();
     if (!self)
-        return make_producer();
+        return make_producer(name);
     if (self->seen == client->epoch)
         return self;
     if (self->local && client->phase == CLIENT_RECORDING) {  // sl_attach has found a daemon meanwhile
         self->local = 0;
-        take_place(self, self->row);
+        take_place(self, self->row, NULL);
     }
     settle(self);
+    return self;
+}
+
+static bool is_off(void)
+{
+    return sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.lane) == SL_LANE_OFF_;
+}
+
+// Under the lock: the calling thread's page, as thread_producer gives it.
+static struct producer *come(const char *name)
+{
+    struct producer *self = producer_self();
+    if (!self)
+        sl_self_ = &client_idle.hot;  // also where a fork wiped the page
+    if (client_start() || client->phase == CLIENT_LOCAL)
+        self = thread_register(name);
     return self;
 }
 
@@ -296,16 +320,11 @@ struct producer *thread_producer(void)
     struct producer *self = producer_self();
     if (self && sl_likely(self->seen == sl_load_acquire(&client->epoch)))  // pairs with client_stir
         return self;
-    if (sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.lane) == SL_LANE_OFF_)
-        return NULL;
     struct guard guard;
-    if (!client_begin())
+    if (is_off() || !client_begin())
         return NULL;
     client_lock(&guard);
-    if (!self)
-        sl_self_ = &client_idle.hot;  // also where a fork wiped the page
-    if (client_start() || client->phase == CLIENT_LOCAL)
-        self = thread_register();
+    self = come(NULL);
     client_unlock(&guard);
     return self;
 }
@@ -350,29 +369,27 @@ void thread_ended(void *page)
     client_unlock(&guard);
 }
 
-SL_PUBLIC void sl_thread_name(const char *name)
+static void rename_row(struct sl_thread_row *row, const char *name)
 {
-    struct producer *self = thread_producer();
-    if (!self || !name)
-        return;
-    struct guard guard;
-    client_lock(&guard);
-    struct sl_thread_row *row = self->row;
     sl_store_relaxed(&row->seq, row->seq + 1);
     sl_fence_release();
-    name_store(&row->name, name);
-    sl_store_relaxed(&row->flags, row->flags | SL_THREAD_NAMED);
+    name_row(row, name);
     SL_TESTPOINT_(thread_name_stored);
     sl_store_release(&row->seq, row->seq + 1);
     sl_store_release(&row->version, row->version + 1);
     SL_TESTPOINT_(thread_named);
-    client_unlock(&guard);
 }
 
 static void set_daemon(struct sl_thread_row *row, bool is_daemon)
 {
     row->flags = is_daemon ? row->flags | SL_THREAD_DAEMON : row->flags & ~SL_THREAD_DAEMON;
     sl_store_release(&row->version, row->version + 1);
+}
+
+static void tell_daemon(struct producer *self, bool is_daemon)
+{
+    self->daemon_told = 1;
+    set_daemon(self->row, is_daemon);
 }
 
 SL_PUBLIC void sl_thread_daemon(int is_daemon)
@@ -382,9 +399,35 @@ SL_PUBLIC void sl_thread_daemon(int is_daemon)
         return;
     struct guard guard;
     client_lock(&guard);
-    self->daemon_told = 1;
-    set_daemon(self->row, is_daemon);
+    tell_daemon(self, is_daemon);
     client_unlock(&guard);
+}
+
+// One section for all of it; a thread that is not registered yet has its name from the start.
+static void introduce(const char *name, bool is_daemon)
+{
+    struct guard guard;
+    if (is_off() || !client_begin())
+        return;
+    client_lock(&guard);
+    bool is_new = !producer_self() && !last_row;
+    struct producer *self = come(name);
+    if (self && !is_new)
+        rename_row(self->row, name);
+    if (self && is_daemon)
+        tell_daemon(self, true);
+    client_unlock(&guard);
+}
+
+SL_PUBLIC void sl_thread_name(const char *name)
+{
+    if (name)
+        introduce(name, false);
+}
+
+SL_PUBLIC void sl_thread_introduce_(const char *name, int is_daemon)
+{
+    introduce(name, is_daemon);
 }
 
 SL_PUBLIC int sl_thread_started_(int is_detached)

@@ -37,6 +37,13 @@ static inline void core_meet(void)
         core_tell_thread();
 }
 
+// Attributes and keys that are asked for again and again: strings made once. -1 with an exception where there is no memory.
+struct core_word {
+    PyObject **word;
+    const char *text;
+};
+int core_intern(const struct core_word *words, size_t count);
+
 // Text for the library, good until `keep` is released; "" where there is none.
 const char *core_text(PyObject *text, PyObject **keep);
 int core_add_thread(PyObject *module);

@@ -685,14 +685,8 @@ static PyMethodDef functions[] = {
 
 int core_add_greenlet(PyObject *module)
 {
-    struct {
-        PyObject **word;
-        const char *text;
-    } words[] = {{&word_dead, "dead"}, {&word_parent, "parent"}, {&word_run, "run"}, {&word_gevent_run, "_run"}, {&word_name, "name"}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!(*words[i].word = PyUnicode_InternFromString(words[i].text)))
-            return -1;
-    if (PyType_Ready(&known_type) < 0 || PyType_Ready(&hook_type) < 0)
+    static const struct core_word words[] = {{&word_dead, "dead"}, {&word_parent, "parent"}, {&word_run, "run"}, {&word_gevent_run, "_run"}, {&word_name, "name"}};
+    if (core_intern(words, sizeof words / sizeof *words) < 0 || PyType_Ready(&known_type) < 0 || PyType_Ready(&hook_type) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

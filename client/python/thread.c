@@ -8,6 +8,16 @@
 SL_TLS_ uint32_t core_told;
 uint32_t core_epoch = 1;
 
+static PyObject *word_name, *word_daemon, *word_own_name, *word_own_daemon, *word_threading, *word_active, *word_sentinel;
+
+int core_intern(const struct core_word *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(*words[i].word = PyUnicode_InternFromString(words[i].text)))
+            return -1;
+    return 0;
+}
+
 const char *core_text(PyObject *text, PyObject **keep)
 {
     *keep = NULL;
@@ -22,6 +32,40 @@ const char *core_text(PyObject *text, PyObject **keep)
         return PyBytes_AS_STRING(*keep);
     PyErr_Clear();
     return "";
+}
+
+// ---- what a thread's object says
+
+static PyObject *name_property, *daemon_property;  // threading.Thread's
+
+// The properties of threading.Thread are functions in Python that give what a member holds. Where the thread has this very property,
+// the member is read straight away. A new reference, NULL where there is none.
+static PyObject *property_of(PyObject *thread, PyObject *word, PyObject *property, PyObject *member)
+{
+    PyObject *present = property ? PyObject_GetAttr((PyObject *)Py_TYPE(thread), word) : NULL;
+    PyObject *value = present == property && property ? PyObject_GetAttr(thread, member) : NULL;
+    Py_XDECREF(present);
+    PyErr_Clear();
+    if (!value)
+        value = PyObject_GetAttr(thread, word);
+    PyErr_Clear();
+    return value;
+}
+
+static PyObject *name_of(PyObject *thread)
+{
+    return property_of(thread, word_name, name_property, word_own_name);
+}
+
+PyDoc_STRVAR(know_properties_doc, "know_properties(name, daemon)\n--\n\nThe properties that give _name and _daemonic.");
+static PyObject *know_properties(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count == 2) {
+        Py_XSETREF(name_property, Py_NewRef(args[0]));
+        Py_XSETREF(daemon_property, Py_NewRef(args[1]));
+    }
+    Py_RETURN_NONE;
 }
 
 // ---- the end: an object in the thread state's dictionary
@@ -44,7 +88,7 @@ static void sentinel_dealloc(PyObject *object)
     struct sentinel *self = (struct sentinel *)object;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name = self->thread ? PyObject_GetAttrString(self->thread, "name") : NULL;
+    PyObject *name = self->thread ? name_of(self->thread) : NULL;
     if (name && name != self->told)
         tell_name(name);
     Py_XDECREF(name);
@@ -67,7 +111,7 @@ static PyTypeObject sentinel_type = {
 static void watch_end(PyObject *thread, PyObject *told)
 {
     PyObject *dict = PyThreadState_Get()->id != 1 ? PyThreadState_GetDict() : NULL;  // borrowed
-    if (!dict || PyDict_GetItemString(dict, sentinel_type.tp_name))
+    if (!dict || PyDict_GetItemWithError(dict, word_sentinel))
         return;
     struct sentinel *sentinel = PyObject_New(struct sentinel, &sentinel_type);
     if (!sentinel)
@@ -76,7 +120,7 @@ static void watch_end(PyObject *thread, PyObject *told)
     Py_XINCREF(told);
     sentinel->thread = thread;
     sentinel->told = told;
-    PyDict_SetItemString(dict, sentinel_type.tp_name, (PyObject *)sentinel);
+    PyDict_SetItem(dict, word_sentinel, (PyObject *)sentinel);
     Py_DECREF(sentinel);
 }
 
@@ -85,8 +129,8 @@ static void watch_end(PyObject *thread, PyObject *told)
 // The calling thread's object, new; NULL for one that the threading module does not know: asking it would make one up.
 static PyObject *own_thread(void)
 {
-    PyObject *modules = PyImport_GetModuleDict(), *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
-    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL, *thread = NULL;
+    PyObject *modules = PyImport_GetModuleDict(), *threading = modules ? PyDict_GetItemWithError(modules, word_threading) : NULL;
+    PyObject *active = threading ? PyObject_GetAttr(threading, word_active) : NULL, *thread = NULL;
     PyObject *ident = active && PyDict_Check(active) ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
     if (ident) {
         thread = PyDict_GetItemWithError(active, ident);
@@ -103,15 +147,12 @@ static PyObject *own_thread(void)
 
 static void tell(PyObject *thread)
 {
-    PyObject *name = PyObject_GetAttrString(thread, "name");
-    if (name)
-        tell_name(name);
-    PyErr_Clear();
-    PyObject *daemon = PyObject_GetAttrString(thread, "daemon");
-    if (daemon && PyObject_IsTrue(daemon) == 1)
-        sl_thread_daemon(1);
+    PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, daemon_property, word_own_daemon);
+    bool is_daemon = daemon && PyObject_IsTrue(daemon) == 1;
     PyErr_Clear();
     Py_XDECREF(daemon);
+    sl_thread_introduce_(core_text(name, &keep), is_daemon);
+    Py_XDECREF(keep);
     watch_end(thread, name);
     Py_XDECREF(name);
 }
@@ -198,6 +239,7 @@ static PyObject *forget_threads(PyObject *module, PyObject *unused)
 static PyMethodDef functions[] = {
     {"tell_thread", tell_thread, METH_O, tell_thread_doc},
     {"first_event", (PyCFunction)(void (*)(void))first_event, METH_FASTCALL, first_event_doc},
+    {"know_properties", (PyCFunction)(void (*)(void))know_properties, METH_FASTCALL, know_properties_doc},
     {"chain_first_event", chain_first_event, METH_O, chain_first_event_doc},
     {"thread_name", thread_name, METH_O, thread_name_doc},
     {"forget_threads", forget_threads, METH_NOARGS, forget_threads_doc},
@@ -206,5 +248,10 @@ static PyMethodDef functions[] = {
 
 int core_add_thread(PyObject *module)
 {
-    return PyType_Ready(&sentinel_type) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    static const struct core_word words[] = {{&word_name, "name"}, {&word_daemon, "daemon"}, {&word_own_name, "_name"},
+                                             {&word_own_daemon, "_daemonic"}, {&word_threading, "threading"},
+                                             {&word_active, "_active"}, {&word_sentinel, "scoped_lane._core.ThreadEnd"}};
+    if (core_intern(words, sizeof words / sizeof *words) < 0 || PyType_Ready(&sentinel_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
 }

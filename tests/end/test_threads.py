@@ -1,8 +1,9 @@
-"""Threads: those that make no call of the library (scoped-lane run --all-threads), names that only the kernel is told,
-and how threads wait for one another."""
+"""Threads: those that make no call of the library (scoped-lane run --all-threads), names that only the kernel is told, what a thread
+costs in system calls, and how threads wait for one another."""
 
 import collections
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -162,6 +163,23 @@ def test_a_missing_library_is_said_and_nothing_is_run(place):
     run = place.run(copy, "run", "--all-threads", "--", "touch", "ran", status=1)
     assert f"lib/{THREADS}" in run.stderr_text
     assert not (place.path / "ran").exists()
+
+
+def system_calls(place, threads, *before, **env):
+    """{name: how many} of a program that has one thread after another, each of which names itself and makes calls."""
+    trace = place.path / f"{threads}.trace"
+    place.run(*before, "strace", "-f", "-qq", "-o", trace, place.api("churn"), "-n", threads, "-a", 1, **env)
+    return collections.Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.M))
+
+
+def test_a_thread_whose_ring_comes_from_the_pool_costs_six_system_calls(place):
+    """Signals blocked and unblocked at its start and at its end, its number, its processor time; others come once a second at most."""
+    run = place.lane, "run", "-o", "churn.h5", "--"
+    cost = system_calls(place, 300, *run) - system_calls(place, 100, *run)
+    off = system_calls(place, 300, SCOPED_LANE="off") - system_calls(place, 100, SCOPED_LANE="off")
+    own = {name: round((count - off[name]) / 200, 1) for name, count in cost.items()}
+    own.pop("futex", None)  # whether somebody waits for the end of a thread is chance
+    assert {name: count for name, count in own.items() if count} == {"rt_sigprocmask": 4, "gettid": 1, "clock_gettime": 1}
 
 
 def test_a_thread_that_waits_for_another_one_to_be_registered_sleeps(place):

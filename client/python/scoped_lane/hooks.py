@@ -54,6 +54,9 @@ def _put_in_threads():
         threading.setprofile(_core.first_event)
     _plain_name = _thread_class().__dict__["name"]
     _thread_class().name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
+    daemon = _thread_class("daemon").__dict__["daemon"]
+    if all(getattr(getattr(one, "fget", None), "__module__", None) == "threading" for one in (_plain_name, daemon)):
+        _core.know_properties(_thread_class().__dict__["name"], daemon)
 
 
 def _take_out_threads():
