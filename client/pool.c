@@ -3,6 +3,7 @@
 #include "client/state.h"
 
 #define HAND_STEPS 256  // rows looked at before a new one is carved
+#define HAND_RESTS 16   // rows carved without a look after one that was in vain: the daemon is behind, and each look is a cache miss
 
 static uint32_t *state_of(const struct pool *pool, uint32_t extent, uint32_t row, uint32_t row_bytes)
 {
@@ -11,7 +12,8 @@ static uint32_t *state_of(const struct pool *pool, uint32_t extent, uint32_t row
 
 static void *reuse(struct pool *pool, uint32_t row_bytes)
 {
-    for (uint32_t step = 0; step < HAND_STEPS && pool->extents; step++) {
+    uint32_t steps = pool->total < HAND_STEPS ? pool->total : HAND_STEPS;
+    for (uint32_t step = 0; step < steps; step++) {
         if (pool->hand_row >= pool->count[pool->hand_extent]) {
             pool->hand_row = 0;
             pool->hand_extent = (pool->hand_extent + 1) % pool->extents;
@@ -23,6 +25,7 @@ static void *reuse(struct pool *pool, uint32_t row_bytes)
             return state;
         }
     }
+    pool->rests = HAND_RESTS;
     return NULL;
 }
 
@@ -51,12 +54,14 @@ static bool extend(struct pool *pool, enum sl_extent_kind kind, uint32_t row_byt
 
 void *pool_take(struct pool *pool, enum sl_extent_kind kind, uint32_t row_bytes, uint32_t limit)
 {
-    void *row = reuse(pool, row_bytes);
+    bool rests = pool->rests > 0;
+    void *row = rests ? NULL : reuse(pool, row_bytes);
     if (row)
         return row;
+    pool->rests -= rests;
     if (!pool->extents || pool->carved == pool->count[pool->extents - 1])
         if (!extend(pool, kind, row_bytes, limit))
-            return NULL;
+            return rests ? reuse(pool, row_bytes) : NULL;
     return state_of(pool, pool->extents - 1, pool->carved++, row_bytes);
 }
 

@@ -56,6 +56,7 @@ struct pool {
     uint32_t count[24];
     uint32_t carved;                 // rows taken from the last extent
     uint32_t hand_extent, hand_row;  // where to look next for a spooled row
+    uint32_t rests;                  // rows to carve before that
     uint32_t total;
 };
 

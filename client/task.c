@@ -326,6 +326,14 @@ SL_PUBLIC sl_task_t sl_task_current(void)
 
 // ---- life
 
+// The daemon has read the row since it was last written: its lines come from another processor, which takes longer than all the rest.
+static void fetch_row(uint64_t offset)
+{
+    const char *row = AT(offset);
+    for (size_t at = 0; at <= offsetof(struct sl_task_row, stack); at += 64)
+        __builtin_prefetch(row + at, 1);
+}
+
 // Rows for this thread, a handful at a time, so that creation seldom takes the lock.
 static struct sl_task_row *take_row(struct producer *self)
 {
@@ -342,6 +350,8 @@ static struct sl_task_row *take_row(struct producer *self)
     }
     for (uint32_t count; (count = sl_load_relaxed(&self->free_task_count)) != 0;) {
         uint64_t offset = self->free_tasks[count - 1];
+        if (count > 1)
+            fetch_row(self->free_tasks[count - 2]);  // the next task's
         if (__atomic_compare_exchange_n(&self->free_task_count, &count, count - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return AT(offset);  // else a handler has taken it
     }

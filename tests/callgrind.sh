@@ -10,6 +10,7 @@ exit      do_exit                  78
 next      do_next                  87
 step      do_step_in,do_step_out   265
 inside    do_enter_inside,do_exit_inside 107
+task      do_create,do_finish      1180
 off       do_enter,do_exit         12
 '
 build=${SL_BUILD:-obj/release}

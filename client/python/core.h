@@ -45,7 +45,14 @@ struct core_word {
 int core_intern(const struct core_word *words, size_t count);
 
 // Text for the library, good until `keep` is released; "" where there is none.
-const char *core_text(PyObject *text, PyObject **keep);
+const char *core_text_slow(PyObject *text, PyObject **keep);
+static inline const char *core_text(PyObject *text, PyObject **keep)
+{
+    *keep = NULL;
+    if (sl_likely(text && PyUnicode_CheckExact(text) && PyUnicode_IS_COMPACT_ASCII(text)))
+        return (const char *)PyUnicode_1BYTE_DATA(text);
+    return core_text_slow(text, keep);
+}
 int core_add_thread(PyObject *module);
 
 // ---- region.c

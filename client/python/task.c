@@ -22,6 +22,11 @@ struct timer {
 
 static PyTypeObject timer_type;
 
+// Timers are made and dropped with every task: some are kept, linked by `inner`.
+#define TIMERS_KEPT 256
+static struct timer *free_timers;
+static uint32_t free_timer_count;
+
 // ---- lanes
 
 // The qualified name, its code's name, or the type's: a new reference.
@@ -59,6 +64,8 @@ static PyObject *coroutine_name_of(PyObject *coroutine)
 static void make_lane(struct timer *timer, PyObject *name)
 {
     PyObject *keep_name, *keep_coroutine, *coroutine = coroutine_name_of(timer->inner);
+    if (sl_unlikely(!coroutine))
+        PyErr_Clear();
     timer->is_made = 1;
     core_meet();
     const char *text = core_text(name, &keep_name), *coroutine_text = core_text(coroutine, &keep_coroutine);
@@ -78,23 +85,28 @@ static PyObject *name_of(PyObject *task)
     return PyObject_CallMethod(task, "get_name", NULL);
 }
 
-// The task has its name now; also where its first step comes before it is quite made (eager factories).
 static void make_lane_of_task(struct timer *timer)
+{
+    PyObject *name = name_of(timer->task);
+    if (sl_unlikely(!name))
+        PyErr_Clear();
+    make_lane(timer, name);
+    Py_XDECREF(name);
+}
+
+// Its first step comes before the task is quite made (eager factories).
+static __attribute__((noinline)) void make_lane_of_eager_task(struct timer *timer)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name = name_of(timer->task);
-    PyErr_Clear();
-    make_lane(timer, name);
-    Py_XDECREF(name);
-    PyErr_Clear();
+    make_lane_of_task(timer);
     PyErr_Restore(type, value, traceback);
 }
 
 static inline void step_in(struct timer *timer)
 {
     if (sl_unlikely(!timer->is_made && timer->task))
-        make_lane_of_task(timer);
+        make_lane_of_eager_task(timer);
     if (sl_unlikely(timer->is_adopted)) {
         timer->is_adopted = 0;
         sl_task_step_out(timer->lane);
@@ -126,7 +138,14 @@ static inline void step_out(struct timer *timer, bool is_last)
 
 static PyObject *timer_new(PyObject *coroutine, PyObject *task)
 {
-    struct timer *timer = PyObject_GC_New(struct timer, &timer_type);
+    struct timer *timer = free_timers;
+    if (sl_likely(timer != NULL)) {
+        free_timers = (struct timer *)timer->inner;
+        free_timer_count--;
+        PyObject_Init((PyObject *)timer, &timer_type);
+    } else {
+        timer = PyObject_GC_New(struct timer, &timer_type);
+    }
     if (!timer)
         return NULL;
     timer->inner = Py_NewRef(coroutine);
@@ -171,8 +190,15 @@ static int timer_clear(PyObject *self)
 static void timer_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
-    drop((struct timer *)self);
-    PyObject_GC_Del(self);
+    struct timer *timer = (struct timer *)self;
+    drop(timer);
+    if (free_timer_count == TIMERS_KEPT) {
+        PyObject_GC_Del(self);
+        return;
+    }
+    timer->inner = (PyObject *)free_timers;
+    free_timers = timer;
+    free_timer_count++;
 }
 
 static PyObject *gone(void)

@@ -18,9 +18,8 @@ int core_intern(const struct core_word *words, size_t count)
     return 0;
 }
 
-const char *core_text(PyObject *text, PyObject **keep)
+const char *core_text_slow(PyObject *text, PyObject **keep)
 {
-    *keep = NULL;
     if (!text || !PyUnicode_Check(text))
         return "";
     const char *bytes = PyUnicode_AsUTF8(text);

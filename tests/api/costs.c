@@ -49,6 +49,16 @@ COUNTED void do_step_out(sl_task_t task)
     sl_task_step_out(task);
 }
 
+COUNTED sl_task_t do_create(void)
+{
+    return sl_task_create("task", "Task-1234567", "measures.<locals>.work");
+}
+
+COUNTED void do_finish(sl_task_t task)
+{
+    sl_task_finish(task);
+}
+
 int main(int argc, char **argv)
 {
     struct place place;
@@ -68,6 +78,7 @@ int main(int argc, char **argv)
         do_enter_inside(region);
         do_exit_inside(region);
         do_step_out(task);
+        do_finish(do_create());
     }
     int wrong = sl_is_active() == off;
     if (!off) {
