@@ -73,7 +73,7 @@ extern PyTypeObject core_region_type;
 void core_enter_slow(struct region *region);
 void core_leave_slow(struct region *region);
 
-static inline void core_enter(struct region *region)
+SL_INLINE_ void core_enter(struct region *region)
 {
     if (sl_unlikely(core_slow | region->is_off)) {
         core_enter_slow(region);
@@ -84,7 +84,7 @@ static inline void core_enter(struct region *region)
     sl_enter(region->id);
 }
 
-static inline void core_leave(struct region *region)
+SL_INLINE_ void core_leave(struct region *region)
 {
     if (sl_unlikely(core_slow | region->is_off))
         core_leave_slow(region);

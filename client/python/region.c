@@ -506,6 +506,16 @@ static sl_region_t id_of(PyObject *object)
 {
     if (Py_TYPE(object) == &core_region_type)
         return ((struct region *)object)->id;
+#if PY_VERSION_HEX >= 0x030c0000
+    if (sl_likely(PyLong_CheckExact(object) && PyUnstable_Long_IsCompact((PyLongObject *)object))) {
+        Py_ssize_t small = PyUnstable_Long_CompactValue((PyLongObject *)object);
+        if (sl_likely(small > 0))
+            return (sl_region_t)small;
+    }
+#else
+    if (sl_likely(PyLong_CheckExact(object) && Py_SIZE(object) == 1))
+        return ((PyLongObject *)object)->ob_digit[0];
+#endif
     unsigned long id = PyLong_AsUnsignedLong(object);
     if (id == (unsigned long)-1 && PyErr_Occurred())
         return 0;
@@ -551,6 +561,14 @@ struct profiled {
     PyObject *dict, *weak;
 };
 
+// A function in Python without the steps that other callables need.
+static inline PyObject *call_function(PyObject *function, PyObject *const *args, size_t count, PyObject *names)
+{
+    if (sl_likely(PyFunction_Check(function)))
+        return ((PyFunctionObject *)function)->vectorcall(function, args, count, names);
+    return PyObject_Vectorcall(function, args, count, names);
+}
+
 static PyObject *profiled_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
     struct profiled *profiled = (struct profiled *)self;
@@ -560,7 +578,7 @@ static PyObject *profiled_call(PyObject *self, PyObject *const *args, size_t cou
     core_meet();
     region->calls++;
     sl_enter(region->id);
-    PyObject *result = PyObject_Vectorcall(profiled->function, args, count, names);
+    PyObject *result = call_function(profiled->function, args, count, names);
     sl_exit(region->id);
     return result;
 }
