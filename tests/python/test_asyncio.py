@@ -517,7 +517,7 @@ tracker.uninstall()
         assert mine[3:] == pytest.approx(its[3:], rel=0.01, abs=10_000)
 
 
-@pytest.mark.skipif(VERSION < (3, 12) or PYTHON != sys.executable, reason="eager factories come with 3.12")
+@pytest.mark.skipif(VERSION < (3, 12), reason="eager factories come with 3.12")
 def test_an_eager_task_factory_loses_no_call(scripts):
     """In scope-profiler every call that is open at the task's first suspension is lost."""
     code = """
@@ -546,5 +546,6 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     assert named.name == "named" and other.name in ("Task-4", "None")  # some versions set the name to None
     assert set(file.run["at once"][0].task_ids.tolist()) == {eager.index}
     untouched(file)
-    scripts.run(THEIRS + code, python=sys.executable)
-    assert type(file)(scripts.path / "theirs.h5").calls("job", 0) < 2, "theirs has learnt it: tell the docs"
+    if PYTHON == sys.executable:  # theirs is installed there alone
+        scripts.run(THEIRS + code, python=sys.executable)
+        assert type(file)(scripts.path / "theirs.h5").calls("job", 0) < 2, "theirs has learnt it: tell the docs"
