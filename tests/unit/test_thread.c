@@ -353,6 +353,34 @@ Test(thread, destructors_that_record_are_recorded_under_the_same_thread)
             cr_assert_eq(sl_record_task(&records[i]), 0);
 }
 
+static void name_in_destructor(void *name)
+{
+    static int rounds;
+    if (rounds++ == 0)
+        pthread_setspecific(late, name);  // once more, when ours has run
+    else
+        sl_thread_name(name);
+}
+
+static void *end_with_a_name(void *name)
+{
+    pthread_setspecific(late, name);
+    sl_thread_name("first");
+    return NULL;
+}
+
+Test(thread, a_name_given_by_a_late_destructor_is_that_of_the_same_thread)
+{
+    cr_assert_eq(pthread_key_create(&late, name_in_destructor), 0);
+    run(end_with_a_name, "last");
+    const struct sl_thread_row *row = recorded_thread(0);
+    cr_assert_str_eq(name_of(0), "last");
+    cr_assert(row->flags & SL_THREAD_NAMED);
+    cr_assert_eq(row->state, SL_ROW_DONE);
+    cr_assert_eq(row->seq % 2, 0);
+    cr_assert_eq(segment_header(&recorded)->threads, 1);
+}
+
 static void *wait_to_be_cancelled(void *unused)
 {
     sl_enter(a);
