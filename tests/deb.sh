@@ -111,6 +111,7 @@ C
 # shellcheck disable=SC2046 # words are wanted
 "${CC:-cc}" "$stage/x.c" -o "$stage/x" $(PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" \
     pkg-config --cflags --libs scoped-lane)
+: >"$stage/laned"
 "$root/usr/bin/scoped-laned" --config "$root/etc/scoped-lane/scoped-laned.conf" --output "$stage" 2>"$stage/laned" &
 daemon=$!
 trap 'kill $daemon 2>/dev/null || true; rm -rf "$stage"' EXIT
