@@ -319,7 +319,7 @@ with sl.region("mine"):
     assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\n0\n"
 
 
-BLOCKS = """
+SERVES = """
 import asyncio, sys, time
 import scoped_lane as sl
 
@@ -341,7 +341,7 @@ with sl.region("serve"):
 
 
 def test_a_handler_that_calls_what_blocks_now_and_then_is_seen_while_it_serves(live, scripts, service):  # L14
-    program = service.start(scripts.python, scripts.write(BLOCKS), stdin=subprocess.PIPE, **scripts.env)
+    program = service.start(scripts.python, scripts.write(SERVES), stdin=subprocess.PIPE, **scripts.env)
     wait_until(lambda: "waits" in program.stdout_text)
     slowest = sorted(row["longest_step_ns"] for row in live.tasks(pid=program.pid) if row["coro_name"] == "handler")[-5:]
     assert len(slowest) == 5 and slowest[0] >= 3e8
