@@ -57,6 +57,7 @@ struct model_task {
     struct task_facts facts;
     char *name, *coro_name;
     uint64_t row;  // offset of its row in a live segment, 0 unknown
+    int64_t told_running_ns, told_suspended_ns;  // what was answered last
 };
 
 struct model_slot {

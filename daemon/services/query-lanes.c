@@ -167,19 +167,32 @@ static const char *task_state(const struct task_facts *facts)
     return facts->done ? "done" : task_is_stepping(facts) ? "running" : "suspended";
 }
 
-static void task_times(struct page *page, struct run *run, struct model_process *process, const struct task_facts *facts, bool live)
+static int64_t larger(int64_t one, int64_t other)
+{
+    return one > other ? one : other;
+}
+
+// A row that was being written all the while it was looked at may have a step's time already and the step still open: what is in progress
+// is not added then, and no time goes back.
+static void task_times(struct page *page, struct run *run, struct model_process *process, struct model_task *task,
+                       const struct task_facts *facts, bool live, bool moving)
 {
     struct json_writer *json = page->json;
     int64_t running = model_length_ns(&run->model, process, facts->running);
     int64_t suspended = model_length_ns(&run->model, process, facts->suspended);
     int64_t longest = model_length_ns(&run->model, process, facts->longest_step);
-    if (live && task_is_stepping(facts)) {
+    if (live && moving) {
+        running = larger(running, task->told_running_ns);
+        suspended = larger(suspended, task->told_suspended_ns);
+    } else if (live && task_is_stepping(facts)) {
         int64_t step = row_ago(page, run, process, facts->step_started);
         running += step;
-        longest = step > longest ? step : longest;
+        longest = larger(longest, step);
     } else if (live && facts->steps) {
         suspended += row_ago(page, run, process, facts->last_step_end);
     }
+    task->told_running_ns = running;
+    task->told_suspended_ns = suspended;
     jsonw_member_uint(json, "steps", facts->steps);
     jsonw_member_int(json, "running_ns", running);
     jsonw_member_int(json, "suspended_ns", suspended);
@@ -189,7 +202,7 @@ static void task_times(struct page *page, struct run *run, struct model_process 
 }
 
 static void task_row(struct page *page, struct run *run, struct model_process *process, const struct client *client,
-                     const struct model_task *task)
+                     struct model_task *task)
 {
     static struct lane_view view;
     struct row_key key = {run->number, process->number, task->facts.index};
@@ -211,7 +224,7 @@ static void task_row(struct page *page, struct run *run, struct model_process *p
     jsonw_member_uint(json, "thread_index", facts.thread);
     jsonw_member_time(json, "created_ns", row_time(run, process, facts.created));
     jsonw_member_time(json, "done_ns", row_time(run, process, facts.done));
-    task_times(page, run, process, &facts, live);
+    task_times(page, run, process, task, &facts, live, live && view.moving);
     if (live)
         row_stack_of_view(page, run, process, &view);
     else

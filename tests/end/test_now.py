@@ -4,6 +4,7 @@ end for a day, and what each rank was in when nothing moves any more."""
 import json
 import os
 import signal
+import subprocess
 
 from conftest import wait_until
 from load import Books, Load
@@ -11,6 +12,7 @@ from runfile import RunFile, accept
 from test_metrics import metrics, value
 from test_pause import Told
 from test_stuck import alerts
+from testpoints import CLIENT, at_testpoint, points_of
 
 
 def the_task(place):
@@ -43,6 +45,21 @@ def test_a_handler_that_blocks_its_loop_now_and_then_is_told_by_its_longest_step
     assert row["state"] == "suspended" and row["longest_step_ns"] >= 300e6, "and when it is over"
     assert value(metrics(service), "scoped_lane_region_seconds_total", region="slow") >= 0.6
     told.ends()
+
+
+def test_a_step_that_stands_in_its_end_counts_once(service):
+    """The program is stopped where the step's time is told and the step is not closed yet."""
+    stopper = at_testpoint(service, CLIENT, points_of(CLIENT)["step_running_told"], service.api("told"), stop=True, stdin=subprocess.PIPE)
+    stopper.program.stdin.write(b"step handle 300\n")
+    stopper.program.stdin.flush()
+    wait_until(lambda: stopper.hit, what="it stands there")
+    wait_until(lambda: service.rows("tasks"), what="the task is known")
+    for _ in range(3):
+        reply = service.query("/v1/tasks")
+        (row,) = reply["rows"]
+        assert 300e6 <= row["running_ns"] and row["running_ns"] + row["suspended_ns"] <= reply["time_ns"] - row["created_ns"]
+    stopper.program.stdin.close()
+    stopper.program.kill()
 
 
 def test_fifty_tasks_in_a_region_are_listed_with_how_long_they_are_suspended(service):
