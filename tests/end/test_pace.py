@@ -1,5 +1,8 @@
 """L52: ranks that are slower than the others, told while they run; no collective, nothing in the programs."""
 
+import contextlib
+import os
+
 import pytest
 from conftest import wait_until
 from test_where import end
@@ -10,6 +13,26 @@ SLOW_MS, MS = 65, 50
 def solvers(place, lengths):
     return {rank: place.start(place.api("solver"), length, stdin=-1, OMPI_COMM_WORLD_RANK=rank, SCOPED_LANE_RUN="solvers")
             for rank, length in enumerate(lengths)}
+
+
+@contextlib.contextmanager
+def by_themselves(place, lengths):
+    programs = solvers(place, lengths)
+    yield
+    end(programs)
+
+
+@contextlib.contextmanager
+def by_mpirun(place, lengths):
+    """Their input is a pipe that all of them read: mpirun would give it to rank 0 alone."""
+    pipe = place.path / "input"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    words = 'eval exec "$0" "\\${$((OMPI_COMM_WORLD_RANK + 1))}" <input'
+    job = place.start(*place.mpirun(len(lengths), "sh", "-c", words, place.api("solver"), *lengths))
+    yield
+    os.close(writer)
+    job.ends(deadline=60)
 
 
 def rows_of(place, region="solve"):
@@ -25,8 +48,7 @@ def flagged(rows, field="chronic"):
     return [rank for rank, row in sorted(rows.items()) if row[field]]
 
 
-def test_one_of_8_ranks_that_is_slower_by_a_third_is_told_as_chronic(service):
-    programs = solvers(service, [SLOW_MS if rank == 5 else MS for rank in range(8)])
+def rank_5_is_told(service):
     rows = wait_until(lambda: (rows := judged(service, 8)) and flagged(rows) == flagged(rows, "outlier") == [5] and rows, what="rank 5 is chronic")
     assert rows[5]["score"] > 3.5 and rows[5]["outlier_share"] > 0.5
     assert flagged(rows_of(service, "step")) == [5], "so is the region around it"
@@ -35,7 +57,12 @@ def test_one_of_8_ranks_that_is_slower_by_a_third_is_told_as_chronic(service):
     assert told["5"]["chronic"] != told["2"]["chronic"]
     assert "CHRONIC" in service.command("regions", "--ranks")
     assert "score" not in service.rows("regions?region=solve")[0], "of all ranks together there is none"
-    end(programs)
+
+
+@pytest.mark.parametrize("started", [by_themselves, by_mpirun])
+def test_one_of_8_ranks_that_is_slower_by_a_third_is_told_as_chronic(service, started):
+    with started(service, [SLOW_MS if rank == 5 else MS for rank in range(8)]):
+        rank_5_is_told(service)
     wait_until(lambda: service.rows("runs")[0]["state"] == "published", what="the run is over")
     assert flagged(rows_of(service)) == [5], "what was found stays"
 
