@@ -38,7 +38,7 @@ void rows_unmatched(struct page *page);
 void rows_threads(struct page *page);
 void rows_tasks(struct page *page);
 void rows_lanes(struct page *page);
-void rows_where(struct page *page);  // one page, whatever the limit: groups are few
+void rows_where(struct page *page);
 
 // What every reply says of its own trustworthiness.
 void rows_trust(struct json_writer *json, const struct page *page);

@@ -21,6 +21,7 @@ struct groups {
     uint32_t count;
     uint32_t lanes;   // in all of them
     uint32_t before;  // before the process that is looked at
+    bool has_after;   // the page is not the first
 };
 
 static void groups_free(void *context)
@@ -185,13 +186,18 @@ void rows_where(struct page *page)
     if (!groups) {
         page->context = groups = alloc_zeroed(1, sizeof *groups);
         page->release = groups_free;
+        groups->has_after = page->has_after;
     }
-    page->has_after = false;
+    page->has_after = false;  // all lanes are looked at: it counts groups
     page_each_run(page, gather_run);
     if (page->paused)
         return;
     if (groups->count)
         qsort(groups->list, groups->count, sizeof *groups->list, by_size);
-    for (uint32_t i = 0; i < groups->count; i++)
-        group_row(page, &groups->list[i]);
+    page->has_after = groups->has_after;
+    for (uint32_t i = 0; i < groups->count; i++) {
+        struct row_key key = {0, 0, i + 1};
+        if (page_wants(page, &key))
+            group_row(page, &groups->list[i]);
+    }
 }

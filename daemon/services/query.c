@@ -259,18 +259,11 @@ LISTING(regions, IN_TURNS)
 LISTING(loss, AT_ONCE)
 LISTING(unmatched, AT_ONCE)
 LISTING(lanes, IN_TURNS)
+LISTING(where, IN_TURNS)
 LISTING(stuck, IN_TURNS)
 LISTING(status, AT_ONCE)
 LISTING(clock, AT_ONCE)
 LISTING(config, AT_ONCE)
-
-// Its rows come in no order that would last: which group is small is another question a moment later.
-static int get_where(void *context, struct http_request *request, struct http_reply *reply)
-{
-    if (http_query(request, "limit") || http_query(request, "cursor"))
-        return http_error(reply, 400, "where is one page, with all groups: it takes neither limit nor cursor");
-    return listing(context, request, reply, "where", rows_where, IN_TURNS);
-}
 
 // ---- what `scoped-lane run` asks for
 

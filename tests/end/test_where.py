@@ -181,8 +181,17 @@ def test_a_region_has_its_name_as_soon_as_somebody_is_in_it(service):
     told.ends()
 
 
-def test_limit_and_cursor_are_refused_with_a_reason(service):
-    for parameter in ("limit=10", "cursor=1.1.1.1", "limit=10&idle"):
-        status, body = service.ask(f"/v1/where?{parameter}")
-        assert status == 400 and "one page" in json.loads(body)["error"], body
-    assert service.ask("/v1/where?idle")[0] == 200
+def test_groups_come_in_pages_the_smallest_first(service):
+    told = Told(service)
+    told.do(*[f"hold region{i} {i}" for i in range(1, 6)])
+    wait_until(lambda: len(service.rows("lanes")) == 16, what="all lanes are known")
+    whole = [(row["lanes"], row["stack"]) for row in service.rows("where")]
+    assert whole == [(i, [f"region{i}"]) for i in range(1, 6)]
+    rows, cursor = [], ""
+    while cursor is not None:
+        reply = service.query(f"/v1/where?limit=2{cursor and f'&cursor={cursor}'}")
+        assert 1 <= len(reply["rows"]) <= 2
+        rows += [(row["lanes"], row["stack"]) for row in reply["rows"]]
+        cursor = reply["cursor"]
+    assert rows == whole
+    told.ends()
