@@ -28,8 +28,11 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 # Examples and tests' programs that are MPI programs; the others are compiled with CC.
 mpi_programs := heat tasks_mpi
 
-# What `make check` does: the first, then the second beside the others; each is a target of its own.
-stages := end-alone end-others unit scripts python-tests asan tsan fuzz
+# What `make check` does: first those that record at full speed, then the others, two at a time. Each is a target of its own.
+alone     := end python-tests
+computing := unit scripts tsan fuzz
+others    := asan
+stages    := $(alone) $(computing) $(others)
 
 variant  := $(or $(SAN),release)
 O        := obj/$(variant)
@@ -239,7 +242,7 @@ run-demo: all examples
 	@SL_BUILD=$(O) docs/demo.sh
 
 run-check: programs $(unit_programs) $(property_programs)
-	+@.ci/stages '$(MAKE)' $(O)/check $(stages)
+	+@.ci/stages '$(MAKE)' $(O)/check '$(alone)' '$(computing)' '$(others)'
 
 run-bench: all $(bench_programs)
 	@for b in $(bench_programs); do $(O)/bin/scoped-lane run -o $$b.h5 -- $$b || exit 1; done
@@ -255,10 +258,8 @@ unit: $(unit_programs) $(property_programs)
 scripts: programs
 	$(call each,SL_BUILD=$(abspath $(O)) CC=$(CC) CXX=$(CXX),$(sort $(wildcard tests/*.sh)))
 
-end end-alone end-others: programs
-	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(if $(marked),-m '$(marked)') $(PYTEST)
-end-alone: marked := alone
-end-others: marked := not alone
+end: programs
+	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(PYTEST)
 
 # Programs, daemons and converters killed at random under load: 1,000 of them take seven minutes; make check has 50.
 torture: programs
@@ -337,7 +338,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture end $(stages) run-tsan run-fuzz install uninstall deb clean
+.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

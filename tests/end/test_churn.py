@@ -13,8 +13,6 @@ from fullspeed import LONG, finish, published
 from runfile import RunFile
 from spoolfile import KeptSpool
 
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
-
 NO_RING = 0xFFFFFFFF
 ROOM = 4 << 10  # KiB; shared memory counts for the daemon only once it has touched it
 

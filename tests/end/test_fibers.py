@@ -12,8 +12,6 @@ import pytest
 from conftest import wait_until
 from runfile import RunFile
 
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
-
 FIBERS = 64
 CORES = os.cpu_count()
 ROUNDS = 500 if not os.environ.get("SL_LONG") else 2500

@@ -6,14 +6,11 @@ import signal
 import subprocess
 import time
 
-import pytest
 from conftest import wait_until
 from fullspeed import LONG, finish, published, settled, workers
 from load import Books, Load
 from runfile import RunFile
 from testpoints import DAEMON, at_testpoint, points_of
-
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
 
 RATE = 10**6
 BEFORE, FROZEN, AFTER = (2, 60, 5) if LONG else (1, 4, 2)  # s

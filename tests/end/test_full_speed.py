@@ -14,8 +14,6 @@ from runfile import RunFile
 from spoolfile import KeptSpool
 from test_pause import Told, produced
 
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
-
 PAIRS = 10**7  # of each thread
 SECONDS = 20
 

@@ -9,11 +9,8 @@ import subprocess
 
 import h5py
 import numpy as np
-import pytest
 from conftest import wait_until
 from runfile import RunFile
-
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
 
 TASKS = 1_000_000 if os.environ.get("SL_LONG") else 200_000
 ALIVE = 1000

@@ -8,8 +8,6 @@ import tally
 from conftest import ROOT, BUILD, a_place, wait_until
 from runfile import RunFile, accept, agrees
 
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
-
 RANKS, STEPS, WORKERS = 4, 300, 2
 
 

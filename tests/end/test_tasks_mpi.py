@@ -10,8 +10,6 @@ import pytest
 from conftest import a_place, wait_until
 from runfile import VENV, RunFile, accept
 
-pytestmark = pytest.mark.alone  # not all of it is recorded where others take the processors
-
 RANKS, THREADS, TASKS, STEPS = 4, 3, 50, 6
 PER_RANK = THREADS * TASKS
 
