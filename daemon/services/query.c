@@ -16,7 +16,7 @@
 #include "services/query-rows.h"
 #include "services/watchdog.h"
 
-enum { ROWS_PER_PAGE = 1000, CURSOR_BYTES = 80 };
+enum { CURSOR_BYTES = 80 };
 
 // ---- envelope
 
@@ -133,11 +133,11 @@ bool query_sees_all(const struct daemon *daemon, const struct http_request *requ
 
 static int read_page(struct http_request *request, struct http_reply *reply, struct page *page)
 {
-    int64_t limit = ROWS_PER_PAGE;
+    int64_t most = (int64_t)page->daemon->settings.page_rows, limit = most;
     unsigned long long daemon = 0;
     const char *cursor = http_query(request, "cursor");
-    if (http_query_integer(request, "limit", &limit) < 0 || limit < 1 || limit > ROWS_PER_PAGE) {
-        http_error(reply, 400, "limit must be a whole number from 1 to %d", ROWS_PER_PAGE);
+    if (http_query_integer(request, "limit", &limit) < 0 || limit < 1 || limit > most) {
+        http_error(reply, 400, "limit must be a whole number from 1 to %lld", (long long)most);
         return -1;
     }
     page->limit = (uint32_t)limit;

@@ -41,6 +41,7 @@ const struct setting settings_table[] = {
     {"header-size", SETTING_SIZE, OFFSET(header_size), 8 * KIB, KIB, KIB * KIB, "SIZE", "of a question's line and headers (default: 8K)"},
     {"reply-size", SETTING_SIZE, OFFSET(reply_size), KIB * KIB, 64 * KIB, KIB * KIB * KIB, "SIZE",
      "at which a page of rows ends, and of what waits for a follower (default: 1M)"},
+    {"page-rows", SETTING_COUNT, OFFSET(page_rows), 1000, 1, 1000000, "N", "at most of an answer, more are on its next page (default: 1000)"},
     {"queued-size", SETTING_SIZE, OFFSET(queued_size), 64 * KIB * KIB, KIB * KIB, KIB * KIB * KIB * KIB, "SIZE",
      "of all answers that wait for their readers (default: 64M)"},
     {"header-timeout", SETTING_SECONDS, OFFSET(header_timeout), 5000, 100, DAY_MS, "SECONDS", "for a question's headers (default: 5)"},

@@ -35,7 +35,7 @@ struct settings {
     char *observers_group;
     gid_t observers_gid;  // its number once settings_check has passed, where there is one
     uint64_t metrics_series;
-    uint64_t connections, connections_per_user, header_size, reply_size, queued_size;
+    uint64_t connections, connections_per_user, header_size, reply_size, page_rows, queued_size;
     uint64_t header_timeout, idle_timeout, write_timeout, query_turn;
     uint64_t verbose;
     uint8_t source[SETTINGS_ROOM];  // enum setting_source, by place in the table

@@ -83,6 +83,19 @@ def test_a_cursor_of_a_daemon_that_has_ended_is_gone_and_a_fresh_one_is_given(se
         each.ends()
 
 
+def test_a_page_has_no_more_rows_than_the_daemon_is_told(place):
+    place.serve("--page-rows", "7")
+    told = steady(place, 2)
+    status, reply = page(place, "lanes", 7)
+    assert status == 200 and len(reply["rows"]) == 7 and reply["cursor"] is not None
+    assert len(place.query("/v1/lanes")["rows"]) == 7
+    status, reply = page(place, "lanes", 8)
+    assert status == 400 and "from 1 to 7" in reply["error"]
+    assert len(place.command("lanes").splitlines()) == 1 + 2 * 31
+    for each in told:
+        each.ends()
+
+
 MANY = 20_000
 
 

@@ -38,14 +38,14 @@ def test_every_option_is_a_key_and_the_command_line_wins(place):
         place,
         f"# a comment\noutput = {place.path}/there\nspool = {place.path}\nspool-limit = 2G\nquota = 3G\nstuck-after = 0.5\nstuck-factor=3\n"
         "stuck-command = echo a > b ; c\nmetrics-series = 200\nconnections = 9\nconnections-per-user = 8\nheader-size = 4K\n"
-        "reply-size = 128K\nqueued-size = 2M\nheader-timeout = 1\nidle-timeout = 2\nwrite-timeout = 3\n"
+        "reply-size = 128K\npage-rows = 700\nqueued-size = 2M\nheader-timeout = 1\nidle-timeout = 2\nwrite-timeout = 3\n"
         "query-turn = 0.02\nobservers-group = adm\nverbose = yes\nrundir = /nowhere\n",
     )
     place.serve("--config", path)
     assert config(place) == {
         "rundir": str(place.rundir), "output": str(place.output), "spool": str(place.path), "spool-limit": 2 << 30, "quota": 3 << 30, "stuck-after": 0.5,
         "stuck-factor": 3, "stuck-command": "echo a > b", "metrics-series": 200, "connections": 9, "connections-per-user": 8,
-        "header-size": 4096, "reply-size": 128 << 10, "queued-size": 2 << 20, "header-timeout": 1.0, "idle-timeout": 2.0,
+        "header-size": 4096, "reply-size": 128 << 10, "page-rows": 700, "queued-size": 2 << 20, "header-timeout": 1.0, "idle-timeout": 2.0,
         "write-timeout": 3.0, "query-turn": 0.02, "observers-group": "adm", "verbose": True,
     }
 
