@@ -348,6 +348,8 @@ static bool pump_ring(struct client *client, uint32_t number, bool last)
         return true;
     if ((uint64_t)waiting > client->segment.slots[number].records / BUSY_SHARE)
         client->daemon->pump_busy = true;
+    if (!segment_refresh(&client->segment))  // the table of names may have grown since this round began
+        client->broken = true;
     pump_strings(client);  // a record's names were published before it: they are there now, and go first
     while (waiting > 0) {
         uint64_t first = slot->next;

@@ -1,12 +1,15 @@
-"""Times of regions: quantiles out of the daemon's buckets, against the calls themselves in the run file."""
+"""Names and times of regions: quantiles out of the daemon's buckets, against the calls themselves in the run file."""
 
 import math
+import subprocess
 
 import numpy as np
 import pytest
 from conftest import wait_until
 from runfile import RunFile
+from test_pause import Told
 from test_where import end
+from testpoints import DAEMON, at_testpoint, points_of
 
 
 def busy_ranks(place, calls):
@@ -73,3 +76,19 @@ def test_the_command_shows_a_row_for_each_rank(service):
     assert sorted((row["rank"], row["calls"]) for row in rows if row["name"] == "work") == [("0", "10"), ("1", "20")]
     assert "P99" in service.command("regions")
     end(programs)
+
+
+def test_a_call_has_its_regions_name_though_its_table_grew_while_the_daemon_came_by(place):
+    """The daemon stands still after it has looked at the names, before it looks at the rings."""
+    words = [place.laned, "--rundir", place.rundir, "--output", place.output]
+    stopper = at_testpoint(place, DAEMON, points_of(DAEMON)["strings_put"], *words, hit=6, stop=True, stdin=subprocess.PIPE)
+    wait_until(lambda: "ready" in stopper.program.stderr_text, what="the daemon is ready")
+    told = Told(place)
+    told.do("calls first 1")
+    wait_until(lambda: stopper.hit, what="it has looked at the names")
+    told.do(*[f"calls {'x' * 50}{i} 1" for i in range(5000)])
+    stopper.program.stdin.write(b"go on\n")
+    stopper.program.stdin.flush()
+    told.ends()
+    file = RunFile(place.run_file())
+    assert "(other)" not in file.run.region_names and file.all_calls() == 5001
