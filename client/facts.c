@@ -170,7 +170,7 @@ struct facts *facts_get(void)
     const char *mode = getenv("SCOPED_LANE"), *fork_mode = getenv("SCOPED_LANE_FORK"), *shm = getenv("SCOPED_LANE_SHM_DIR");
     facts.off = getauxval(AT_SECURE) || (mode && strcmp(mode, "off") == 0);
     facts.follow = fork_mode && strcmp(fork_mode, "follow") == 0;
-    snprintf(facts.shm_directory, sizeof facts.shm_directory, "%s", shm && *shm == '/' ? shm : "/dev/shm");
+    snprintf(facts.shm_directory, sizeof facts.shm_directory, "%s", shm && *shm == '/' ? shm : SL_SHM_DIRECTORY);
     read_places();
     read_rank();
     read_run_key();

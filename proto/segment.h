@@ -25,6 +25,7 @@
 #define SL_MAGIC          UINT64_C(0x31656e616c2d6c73)  // "sl-lane1", little endian
 #define SL_ABI_VERSION    1
 #define SL_NAME_PREFIX    "scoped-lane."
+#define SL_SHM_DIRECTORY  "/dev/shm"  // where SCOPED_LANE_SHM_DIR says no other
 #define SL_SEGMENT_LIMIT  (UINT64_C(4) << 30)
 #define SL_HEADER_BYTES   4096
 #define SL_EXTENT_ALIGN   4096

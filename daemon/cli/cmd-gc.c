@@ -17,7 +17,6 @@
 #include "core/procfs.h"
 #include "core/segment.h"
 
-#define SHM_DIRECTORY "/dev/shm"
 
 static const struct command_option options[] = {
     {.name = "dry-run", .letter = 'n', .help = "only show"},
@@ -115,11 +114,11 @@ static void sweep_segments(struct sweep *sweep)
 {
     char prefix[64];
     int length = snprintf(prefix, sizeof prefix, SL_NAME_PREFIX "%u.", (unsigned)geteuid());
-    DIR *directory = opendir(SHM_DIRECTORY);
+    DIR *directory = opendir(SL_SHM_DIRECTORY);
     struct dirent *entry;
     while (directory && (entry = readdir(directory)))
         if (strncmp(entry->d_name, prefix, (size_t)length) == 0) {
-            char *path = alloc_printf(SHM_DIRECTORY "/%s", entry->d_name);
+            char *path = alloc_printf(SL_SHM_DIRECTORY "/%s", entry->d_name);
             look_at_segment(sweep, path);
             free(path);
         }

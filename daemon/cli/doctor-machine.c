@@ -263,7 +263,7 @@ static void look_at_leftovers(struct doctor *doctor, const char *directory)
 void doctor_machine(struct doctor *doctor, const char *rundir_option)
 {
     const char *directory = getenv("SCOPED_LANE_SHM_DIR");
-    directory = directory && *directory == '/' ? directory : "/dev/shm";
+    directory = directory && *directory == '/' ? directory : SL_SHM_DIRECTORY;
     look_at_clock(doctor);
     doctor_shm(doctor, directory);
     look_at_places(doctor, rundir_option);

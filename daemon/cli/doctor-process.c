@@ -193,7 +193,7 @@ static void look_at_its_shm(const struct patient *patient)
     char directory[1024];
     bool named = procfs_variable(patient->pid, "SCOPED_LANE_SHM_DIR", directory, sizeof directory) > 0 && *directory == '/';
     if (!named)
-        snprintf(directory, sizeof directory, "/dev/shm");
+        snprintf(directory, sizeof directory, SL_SHM_DIRECTORY);
     char *seen = procfs_same_mounts(patient->pid) == 0 ? alloc_printf("/proc/%u/root%s", patient->pid, directory) : alloc_text(directory);
     doctor_shm(patient->doctor, seen);
     free(seen);

@@ -7,8 +7,6 @@
 
 #include "services/daemon.h"
 
-#define SHM_DIRECTORY "/dev/shm"
-
 // ---- clients.c
 struct client *clients_find(const struct daemon *daemon, dev_t device, ino_t inode);  // by its segment; NULL
 // A client of what a descriptor holds, for the process it belongs to. NULL with the reason said.

@@ -19,7 +19,6 @@
 #include "core/procfs.h"
 #include "services/daemon.h"
 
-#define SHM_DIRECTORY "/dev/shm"
 #define PERIOD_NS     INT64_C(60000000000)
 enum { SHARE = 4 };  // of the file system, where no quota is given
 
@@ -90,7 +89,7 @@ static uint64_t quota_of(const struct daemon *daemon)
     struct statvfs space;
     if (daemon->settings.quota)
         return daemon->settings.quota;
-    return statvfs(SHM_DIRECTORY, &space) == 0 ? (uint64_t)space.f_blocks * space.f_frsize / SHARE : UINT64_MAX;
+    return statvfs(SL_SHM_DIRECTORY, &space) == 0 ? (uint64_t)space.f_blocks * space.f_frsize / SHARE : UINT64_MAX;
 }
 
 // Keeps of one user's leftovers what the quota holds; how many there are of that user.
@@ -109,7 +108,7 @@ static size_t bound(const struct leftover *leftovers, size_t count, int director
     }
     if (removed)
         say("removed %zu segments, %llu KiB, of dead processes of user %u whose daemons are gone: more than %llu KiB of them lay in "
-            SHM_DIRECTORY "; scoped-lane salvage makes run files of what is left",
+            SL_SHM_DIRECTORY "; scoped-lane salvage makes run files of what is left",
             removed, (unsigned long long)removed_bytes >> 10, (unsigned)leftovers[0].uid, (unsigned long long)quota >> 10);
     return of_user;
 }
@@ -121,7 +120,7 @@ void leftovers_bound(struct daemon *daemon)
     if (daemon->leftovers_ns && now_ns - daemon->leftovers_ns < PERIOD_NS)
         return;
     daemon->leftovers_ns = now_ns;
-    DIR *directory = opendir(SHM_DIRECTORY);
+    DIR *directory = opendir(SL_SHM_DIRECTORY);
     struct dirent *entry;
     if (!directory)
         return;

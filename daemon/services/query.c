@@ -314,15 +314,16 @@ static int post_leave(void *context, struct http_request *request, struct http_r
     struct daemon *daemon = context;
     struct run *run = named_run(daemon, request, reply);
     int64_t pid = 0, exit_status = 0;
-    if (!run)
+    bool has_pid, has_exit;
+    if (!run || query_integer(request, reply, "pid", &pid, &has_pid) < 0 ||
+        query_integer(request, reply, "exit_status", &exit_status, &has_exit) < 0)
         return 0;
-    if (http_query_integer(request, "pid", &pid) < 0 || http_query_integer(request, "exit_status", &exit_status) < 0 ||
-        exit_status < -64 || exit_status > 255)
+    if (exit_status < -64 || exit_status > 255)
         return http_error(reply, 400, "leave takes run=RUN, and pid=PID and exit_status=N, -N for a signal, of who was its parent");
     runs_leave(run, request->peer.pid);
     scan_run(daemon);
     clients_check(daemon);
-    if (http_query(request, "exit_status"))
+    if (has_exit)
         runs_note_exit(run, (uint32_t)pid, (int)exit_status);
     runs_check(daemon);
     return reply_run(daemon, request, reply, run);

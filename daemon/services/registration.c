@@ -92,11 +92,11 @@ static void attach_socket(struct client *client, struct connection *connection)
 }
 
 // Says no, and takes away what was handed over, for a client that has ended meanwhile does not read this and would leave
-// its segment for ever. Root is not led to other files by it: the kernel names the file, which lies in SHM_DIRECTORY and is
+// its segment for ever. Root is not led to other files by it: the kernel names the file, which lies in SL_SHM_DIRECTORY and is
 // the sender's.
 static void turn_away(struct connection *connection, enum sl_welcome_status status, int fd)
 {
-    char link[64], path[sizeof SHM_DIRECTORY "/" + NAME_MAX];
+    char link[64], path[sizeof SL_SHM_DIRECTORY "/" + NAME_MAX];
     struct stat handed, named;
     unsigned uid;
     send_welcome(connection, status);
@@ -105,8 +105,8 @@ static void turn_away(struct connection *connection, enum sl_welcome_status stat
     if (length < 0)
         return;
     path[length] = 0;
-    if (sscanf(path, SHM_DIRECTORY "/" SL_NAME_PREFIX "%u.", &uid) == 1 && uid == connection->peer.uid &&
-        !strchr(path + sizeof SHM_DIRECTORY, '/') && fstat(fd, &handed) == 0 && handed.st_uid == uid &&
+    if (sscanf(path, SL_SHM_DIRECTORY "/" SL_NAME_PREFIX "%u.", &uid) == 1 && uid == connection->peer.uid &&
+        !strchr(path + sizeof SL_SHM_DIRECTORY, '/') && fstat(fd, &handed) == 0 && handed.st_uid == uid &&
         lstat(path, &named) == 0 && named.st_dev == handed.st_dev && named.st_ino == handed.st_ino)
         unlink(path);
 }

@@ -106,7 +106,7 @@ static void scan_directory(struct daemon *daemon, const char *path)
 void scan_run(struct daemon *daemon)
 {
     const char *other = getenv("SCOPED_LANE_SHM_DIR");
-    scan_directory(daemon, SHM_DIRECTORY);
-    if (other && *other == '/' && strcmp(other, SHM_DIRECTORY) != 0)
+    scan_directory(daemon, SL_SHM_DIRECTORY);
+    if (other && *other == '/' && strcmp(other, SL_SHM_DIRECTORY) != 0)
         scan_directory(daemon, other);
 }
