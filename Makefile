@@ -28,10 +28,10 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 # Examples and tests' programs that are MPI programs; the others are compiled with CC.
 mpi_programs := heat tasks_mpi
 
-# What `make check` does: first those that record at full speed, then the others, two at a time. Each is a target of its own.
-alone     := end python-tests
-computing := unit scripts tsan fuzz
-others    := asan
+# What `make check` does: first what records at full speed, then the others, two at a time. Each is a target of its own.
+alone     := end
+computing := python-tests unit scripts tsan
+others    := asan fuzz
 stages    := $(alone) $(computing) $(others)
 
 variant  := $(or $(SAN),release)
