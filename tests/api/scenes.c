@@ -234,8 +234,8 @@ static void handlers(void)
     struct entry *entry = begin(OP_VOID, 0, lane);
     self->busy = sl_frame_() - 65536;
     sl_bump(&self->ring->produced);
+    call(2);  // finds it, and counts it as lost; until then it is in flight
     done(entry);
-    call(2);
 }
 
 // More than a ring of 16K can hold, while nobody drains it: the daemon $SL_STOP is stopped meanwhile.

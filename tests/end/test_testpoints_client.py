@@ -24,6 +24,7 @@ PLAYS = {
     "no ring": ["no_ring"],
     "full ring": ["names", "full"],
     "tables": ["tables"],
+    "void": ["handlers"],
     "threads": ["-t", "3", "plain", "crossing", "tasks", "moving", "threads", "handlers"],
 }
 KILLS = ["first", "later", "in threads"]
@@ -142,6 +143,14 @@ def test_killed_at(corner, kills, point, kill):
         assert said.ended <= row["lost"], row
         return
     agrees([file], said)
+
+
+def test_killed_behind_a_void_call(corner):
+    """It was begun, and the append that would have counted it as lost never came: it is in flight."""
+    pid, path = killed(corner, {}, ("enter_depth", "behind a void call"), "void", 2)
+    file = RunFile(path)
+    assert [row["count"] for row in file.table("loss") if row["reason"] == "in flight"] == [1]
+    agrees([file], replay(corner.tallies / f"{pid}.log"))
 
 
 def test_nothing_is_left(corner, kills):
