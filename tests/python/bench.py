@@ -1,41 +1,52 @@
 """What recording costs, ours and scope-profiler's side by side: `scoped-lane run -- python tests/python/bench.py`.
 
-Each figure is the least of many short rounds, ours and theirs in turn, so that what the machine does meanwhile meets both. Nothing is
-asserted here; a ratio is theirs to ours. Rounds are short so that the rings never fill.
+A figure is the median of many short rounds of what is measured less the same without it, the one right after the other, since
+machines that are shared change their speed from one second to the next. The two profilers' programs run in turn, and the table has
+the median of theirs, of ours, and our least. Nothing is asserted here; a ratio is theirs to ours. Rounds are short so that the rings
+never fill.
 """
 
 import asyncio
 import importlib
 import os
+import statistics
 import subprocess
 import sys
 import threading
 import time
 
 ROUNDS = int(os.environ.get("SL_BENCH_ROUNDS", 60))
+TURNS = int(os.environ.get("SL_BENCH_TURNS", 5))
 
 
 def one(function, count):
     begun = time.perf_counter_ns()
     function(count)
-    taken = time.perf_counter_ns() - begun
-    time.sleep(0.001)  # the daemon drains
-    return taken / count
+    return (time.perf_counter_ns() - begun) / count
 
 
-def best(function, count):
-    return min(one(function, count) for _ in range(ROUNDS))
+def added(function, without, count):
+    """ns that a turn of `function` takes longer than one of `without`."""
+    differences = []
+    for _ in range(ROUNDS):
+        differences.append(-one(without, count) + one(function, count))
+        time.sleep(0.001)  # the daemon drains
+    return statistics.median(differences)
 
 
-def added(hooks, function, count):
-    """What `function` takes longer with the profiler's hooks in than without, in turn."""
+def added_by(hooks, function, count):
+    """What `function` takes longer with the profiler's hooks in than without."""
     put_in, take_out = hooks
-    least = {True: float("inf"), False: float("inf")}
-    for i in range(2 * ROUNDS):
-        (put_in if i % 2 else take_out)()
-        least[bool(i % 2)] = min(least[bool(i % 2)], one(function, count))
-    put_in()
-    return least[True] - least[False]
+    differences = []
+    for _ in range(ROUNDS):
+        take_out()
+        function(1)  # what the interpreter learns anew after such a change is not what is measured
+        without = one(function, count)
+        put_in()
+        function(1)
+        differences.append(one(function, count) - without)
+        time.sleep(0.001)
+    return statistics.median(differences)
 
 
 def nothing():
@@ -105,9 +116,7 @@ def measures(sp, on):
             await asyncio.create_task(noop())
 
     async def inside(count):
-        begun = time.perf_counter_ns()
-        by_name(count)
-        found.append((time.perf_counter_ns() - begun) / count)
+        in_task.append(added(by_name, loop, count))
 
     def threads(count):
         for _ in range(count):
@@ -115,19 +124,21 @@ def measures(sp, on):
             thread.start()
             thread.join()
 
-    empty, result, found = best(loop, 500), {}, []
-    result["with region(name)"] = best(by_name, 500) - empty
-    result["with a region kept"] = best(kept, 500) - empty
-    best(in_loop(inside), 500)
-    result["with region(name), in a task"] = min(found) - empty
-    result["decorated call"] = best(calls, 500) - best(plain_calls, 500)
+    in_task = []
+    in_loop(inside)(500)
+    result = {
+        "with region(name)": added(by_name, loop, 500),
+        "with a region kept": added(kept, loop, 500),
+        "with region(name), in a task": in_task[0],
+        "decorated call": added(calls, plain_calls, 500),
+    }
     if hasattr(sp, "begin"):
-        result["begin + end"] = best(ids, 500) - empty
+        result["begin + end"] = added(ids, loop, 500)
     if on:
         hooks = hooks_of(sp)
-        result["asyncio step"] = added(hooks, in_loop(steps), 500)
-        result["task: create, run, finish"] = added(hooks, in_loop(tasks), 200)
-        result["thread: start, join"] = added(hooks, threads, 20)
+        result["asyncio step"] = added_by(hooks, in_loop(steps), 500)
+        result["task: create, run, finish"] = added_by(hooks, in_loop(tasks), 200)
+        result["thread: start, join"] = added_by(hooks, threads, 20)
     return result
 
 
@@ -146,16 +157,15 @@ def other(*words, **env):
 
 
 def main():
-    rows = [("on", other("scoped_lane", "on"), other("scope_profiler", "on"))]
-    rows.append(("off", other("scoped_lane", "off", SCOPED_LANE="off"), other("scope_profiler", "off")))
-    print(f"{'ns added':36}{'scope_profiler':>16}{'scoped_lane':>14}{'ratio':>8}")
-    for mode, ours, theirs in rows:
-        for what, mine in ours.items():
-            its = theirs.get(what)
-            if its is None:
-                print(f"{mode + ': ' + what:36}{'-':>16}{mine:14.1f}{'-':>8}")
-            else:
-                print(f"{mode + ': ' + what:36}{its:16.0f}{mine:14.1f}{its / mine if mine > 0 else float('inf'):8.1f}")
+    modes = {"on": {}, "off": {"SCOPED_LANE": "off"}}
+    print(f"{'ns added, medians of ' + str(TURNS):36}{'scope_profiler':>16}{'scoped_lane':>14}{'least':>8}{'ratio':>8}")
+    for mode, env in modes.items():
+        turns = [(other("scoped_lane", mode, **env), other("scope_profiler", mode)) for _ in range(TURNS)]
+        for what in turns[0][0]:
+            mine = [ours[what] for ours, _ in turns]
+            its = [theirs[what] for _, theirs in turns if what in theirs]
+            line = f"{mode + ': ' + what:36}{statistics.median(its) if its else float('nan'):16.0f}{statistics.median(mine):14.1f}{min(mine):8.1f}"
+            print(line + f"{statistics.median(its) / max(statistics.median(mine), 1):8.1f}" if its else line)
 
 
 if __name__ == "__main__":
