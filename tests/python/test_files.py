@@ -2,14 +2,34 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 import scope_profiler
-from conftest import HERE, Scripts
+from conftest import HERE, RunFile, Scripts
 from end_conftest import a_place
-from scope_profiler.call_stack import build_call_arrays, split_by_lane
+from scope_profiler.call_stack import NestingError, build_call_arrays, split_by_lane
 
 WORK = HERE / "scripts" / "work.py"
+UNTRACKED = """
+import importlib, sys, threading
+sp = importlib.import_module(sys.argv[1])
+entered, leave = threading.Event(), threading.Event()
+
+def overlap():
+    with sp.region("right"):
+        entered.set()
+        leave.wait()
+
+sp.setup(file_path=sys.argv[2])
+worker = threading.Thread(target=overlap, name="worker")
+with sp.region("left"):
+    worker.start()
+    entered.wait()
+leave.set()
+worker.join()
+sp.finalize(verbose=False)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +37,14 @@ def files(tmp_path_factory):
     """Recorded once: the programs with threads, with tasks out of step, and with neither."""
     with a_place(tmp_path_factory.mktemp("files")) as place:
         scripts = Scripts(place)
-        yield {
+        files = {
             "threads": scripts.record(WORK, "scoped_lane", "threads", "", output="threads.h5"),
             "gather": scripts.record(WORK, "scoped_lane", "gather", "", output="gather.h5"),
+            "plain": scripts.record(UNTRACKED, "scoped_lane", "ours.h5", output="plain.h5"),
         }
+        scripts.run(UNTRACKED, "scope_profiler", "theirs.h5")
+        files["theirs"] = RunFile(scripts.path / "theirs.h5")
+        yield files
 
 
 def test_nothing_is_lost_or_doubled_and_each_worker_has_its_calls(files):  # 1, 2, 3
@@ -112,11 +136,55 @@ def test_speedscope_has_a_profile_for_each_lane_whose_time_never_goes_back(files
 
 
 def test_table_times_lie_on_the_events_time_line(files):  # 118
-    for file in files.values():
-        run = file.run
+    for name in ("threads", "gather"):
+        run = files[name].run
         origin = run.metadata["start_time_ns"] / 1e9
         for region in run:
             part = region[0]
             for start, thread in zip(part.start_times, part.thread_ids):
                 row = run.threads[0][thread]
                 assert row.start_time - 1e-3 <= start - origin <= row.end_time
+
+
+def test_on_purpose_calls_have_their_threads_though_nobody_asked(files):  # 7, 8, 16, 19, 37
+    """Two calls of two threads that half overlap: the original cannot tell them apart, and refuses them."""
+    theirs, ours = files["theirs"], files["plain"]
+    with h5py.File(theirs.path) as file:
+        assert "thread_ids" not in file["events"] and "thread_table" not in file
+    left = theirs.run["left"][0]
+    assert theirs.run.threads == {} and left.threads == [] and not left.has_thread_data
+    with pytest.raises(ValueError, match="track_threads"):
+        left.for_thread(0)
+    with pytest.raises(NestingError, match="not properly nested"):
+        build_call_arrays(theirs.run.get_regions(), rank=0)
+    assert build_call_arrays([theirs.run["left"]], rank=0).lane.size == 0
+
+    arrays = build_call_arrays(ours.run.get_regions(), rank=0)
+    assert arrays.parent.tolist() == [-1, -1] and arrays.lane.tolist() == [-2, -3]
+    assert [thread.name for thread in ours.run.threads[0]] == ["MainThread", "worker"]
+    assert ours.run["right"][0].for_thread(1).num_calls == 1 and ours.run["right"][0].has_thread_data
+
+
+def test_lanes_are_split_and_labelled(files):  # 35, 36
+    run = files["threads"].run
+    arrays = build_call_arrays([run["scope_profiler.session"]], rank=0)
+    assert split_by_lane(arrays) == [(-2, arrays)], "one lane: unchanged"
+    assert split_by_lane(build_call_arrays([], rank=0)) == []
+    labels = [run.lane_label(lane, 0) for lane in (-2, -1, -99, 7)]
+    assert labels == ["MainThread", "unknown lane", "thread 97", "task 7"]
+    assert run.lane_label(-3, 0) in {"w0", "w1", "w2", "w3"}
+
+
+def test_what_the_reader_gives_is_what_the_file_holds(files):  # 17, 49
+    run = files["gather"].run
+    with h5py.File(files["gather"].path) as file:
+        columns = {table: {name: column[:] for name, column in file[table].items()} for table in ("thread_table", "task_table", "events")}
+    threads, tasks, events = columns["thread_table"], columns["task_table"], columns["events"]
+    assert [(row.index, row.cpu_time) for row in run.threads[0]] == list(zip(threads["index"], threads["cpu_ns"] / 1e9))
+    assert [row.name.encode() for row in run.threads[0]] == threads["name"].tolist()
+    assert [row.index for row in run.tasks[0]] == tasks["index"].tolist()
+    for name in ("kind", "name", "coro_name"):
+        assert [getattr(row, name).encode() for row in run.tasks[0]] == tasks[name].tolist()
+    parts = [region[0] for region in run]
+    for column, name in (("thread_ids", "thread_ids"), ("task_ids", "task_ids"), ("await_ns", "await_times_ns")):
+        assert sorted(events[column].tolist()) == sorted(value for part in parts for value in getattr(part, name).tolist())
