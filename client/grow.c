@@ -42,7 +42,7 @@ static int reopen(void)
     return is_our_file(client->file) ? client->file : -1;
 }
 
-// Allocates [size, size + more) of the file, which is mapped already. 0 or -errno.
+// Allocates [size, size + more) of the file, whose place is reserved. 0 or -errno.
 static int grow(int fd, uint64_t more)
 {
     if (client->size + more > client->reserved)
@@ -51,16 +51,18 @@ static int grow(int fd, uint64_t more)
     if (error)
         return -error;
     SL_TESTPOINT_(file_grown);
+    if (!memory_open(client->segment, client->size, client->size + more))
+        return -errno;
     sl_store_relaxed(&client->size, client->size + more);
     return 0;
 }
 
-// Maps as much of the file as it may ever have. Pages beyond its present end come to life when it grows, so growing needs no
-// further mapping, and all offsets are from one base.
+// Maps as much of the file as it may ever have, closed. Pages are opened as it grows, so growing needs no further mapping, and all
+// offsets are from one base.
 static int map_all(int fd)
 {
     for (uint64_t size = SL_SEGMENT_LIMIT; size >= 64 << 20; size /= 2) {
-        void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+        void *place = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (place != MAP_FAILED) {
             madvise(place, size, MADV_DONTDUMP);
             client->segment = place;

@@ -4,6 +4,8 @@
 
 #include "client/state.h"
 
+#define OPENED_AT_ONCE (1 << 20)  // bytes of rows
+
 bool local_begin(void)
 {
     if (client->phase == CLIENT_RECORDING || client->phase == CLIENT_LOCAL)
@@ -13,12 +15,11 @@ bool local_begin(void)
     return true;
 }
 
-// Room for as many rows as a handle can name, or for as many as the process may have; pages come to life when they are
-// used.
+// Room for as many rows as a handle can name, or for as many as the process may have.
 static bool reserve(struct local_tasks *tasks)
 {
     for (uint64_t size = SL_SEGMENT_LIMIT; size >= 1 << 20; size /= 2) {
-        void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (place == MAP_FAILED)
             continue;
         madvise(place, size, MADV_DONTFORK);
@@ -40,8 +41,11 @@ struct sl_task_row *local_task_take(void)
     } else {
         if (!tasks->base && !reserve(tasks))
             return NULL;
-        if (tasks->size + LOCAL_TASK_BYTES > tasks->reserved)
-            return NULL;
+        if (tasks->size + LOCAL_TASK_BYTES > tasks->opened) {
+            if (tasks->opened == tasks->reserved || !memory_open(tasks->base, tasks->opened, tasks->opened + OPENED_AT_ONCE))
+                return NULL;
+            tasks->opened += OPENED_AT_ONCE;
+        }
         row = (struct sl_task_row *)(void *)(tasks->base + tasks->size);
         sl_store_release(&tasks->size, tasks->size + LOCAL_TASK_BYTES);
     }

@@ -1,5 +1,6 @@
-// Private memory straight from the kernel: malloc may belong to the program, or be interrupted by the handler we run in.
+// Memory straight from the kernel: malloc may belong to the program, or be interrupted by the handler we run in.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/state.h"
 
@@ -41,4 +42,12 @@ void *memory_private(size_t size)
     void *memory = chunk;
     chunk += size;
     return memory;
+}
+
+bool memory_open(void *reserved, uint64_t from, uint64_t to)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    from &= ~(page - 1);
+    to = (to + page - 1) & ~(page - 1);
+    return mprotect((char *)reserved + from, to - from, PROT_READ | PROT_WRITE) == 0;
 }

@@ -74,7 +74,7 @@ struct blocks {
 #define LOCAL_TASK_BYTES offsetof(struct sl_task_row, stack)  // no call is open in them
 struct local_tasks {
     char *base;
-    uint64_t size, reserved;
+    uint64_t size, opened, reserved;
     uint64_t free;  // 1 + offset of a free row, which holds the next in `created`
     uint32_t count;
 };
@@ -87,7 +87,7 @@ struct client {
     uint32_t clock;  // enum sl_clock_kind
     uint64_t slow_step;  // ticks: a step of so many leaves a record
     struct sl_segment *segment;
-    uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end
+    uint64_t reserved;        // bytes mapped from `segment` on, most of them beyond the file's end, and closed
     uint64_t size;            // bytes allocated
     struct sl_extent *table;  // the present table of extents
     uint32_t table_used, table_room;
@@ -205,6 +205,9 @@ void client_anchor(uint64_t *ticks, int64_t *ns);  // both clocks at one moment
 // ---- memory.c: private memory, straight from the kernel, never given back
 void *memory_wiped(size_t size);    // zero; a fork child finds it zero again. NULL when there is none
 void *memory_private(size_t size);  // zero; outlives a fork. Under the lock
+// Bytes [from, to) of a reservation may be used from now on. What is reserved and has no memory yet is PROT_NONE: checkers read all
+// that is readable, and valgrind's search for leaks takes a signal for each word that a mapping has beyond its file's end.
+bool memory_open(void *reserved, uint64_t from, uint64_t to);
 
 // ---- grow.c: the segment's file; under the lock
 int segment_create(void);  // 0 or -errno

@@ -81,13 +81,49 @@ int main(void)
 """
 
 
+LINKED = ["-I", ROOT, "-I", ROOT / "client", "-L", BUILD / "lib", f"-Wl,-rpath,{BUILD}/lib", "-lscoped_lane"]
+
+
 def test_a_team_of_eight_openmp_threads_is_eight_lanes_of_a_thread_each(place):
     (place.path / "team.c").write_text(TEAM)
-    include = ["-I", ROOT, "-I", ROOT / "client", "-L", BUILD / "lib", f"-Wl,-rpath,{BUILD}/lib"]
-    place.run("cc", "-fopenmp", "-o", "team", "team.c", *include, "-lscoped_lane")
+    place.run("cc", "-fopenmp", "-o", "team", "team.c", *LINKED)
     place.run(place.lane, "run", "--require-complete", "-o", "run.h5", "--", place.path / "team")
     file = RunFile(place.path / "run.h5")
     assert len(file.threads(0)) == 8
     loop = file.run.get_region("loop")[0]
     assert sorted(np.bincount(loop.thread_ids)) == [3] * 8
     assert file.calls("outer", 0) == 1 and file.table("crossing") == []
+
+
+LEAKS = """
+#include <scoped_lane.h>
+#include <stdlib.h>
+
+static void *volatile lost;
+
+int main(void)
+{
+    sl_tracker_t tracker = sl_tracker_create();
+    sl_tracker_install(tracker);
+    for (int i = 0; i < 3; i++) {
+        SL_SCOPE("allocates");
+        lost = malloc(100);
+        sl_task_t task = sl_task_create("task", "task", "work");
+        sl_task_finish(task);
+    }
+    lost = NULL;
+    return 0;
+}
+"""
+
+
+def test_valgrind_looks_for_leaks_as_fast_as_ever_and_finds_the_program_s_own(place):
+    """It reads all that may be read; most of what the library maps has no memory."""
+    (place.path / "leaks.c").write_text(LEAKS)
+    place.run("cc", "-g", "-o", "leaks", "leaks.c", *LINKED)
+    words = ["valgrind", "--leak-check=full", "--errors-for-leak-kinds=all", "--error-exitcode=9", place.path / "leaks"]
+    for run in ([place.lane, "run", "-o", "run.h5", "--"], []):
+        done = place.run(*run, *words, status=9)
+        assert "definitely lost: 300 bytes in 3 blocks" in done.stderr_text, done.stderr_text
+        assert "ERROR SUMMARY: 1 errors" in done.stderr_text, done.stderr_text
+    assert RunFile(place.path / "run.h5").calls("allocates", 0) == 3

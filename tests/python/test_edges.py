@@ -1,5 +1,7 @@
 """Edge cases that stand nowhere else. Numbers are those of the shared list of test ideas."""
 
+import re
+
 import pytest
 from conftest import PYTHON, RunFile
 
@@ -204,13 +206,7 @@ ROUNDS = {
 }
 
 
-@pytest.mark.parametrize("what, rounds, most", [("regions", 40, 100), ("threads", 50, 100), ("tasks", 50, 3000), ("trackers", 400, 1500)])
-def test_no_memory_stays_behind_for_a_region_a_thread_a_task_or_a_tracker(scripts, what, rounds, most):
-    """By the interpreter's own count of allocated blocks: 20,000 regions, 500 threads, 17,500 tasks, 400 trackers of several blocks each.
-    asyncio keeps some hundred with every loop, without us too."""
-    said = scripts.record(
-        PREAMBLE
-        + """
+FUNCTIONS = """
 @sl.profile
 def function(x):
     return x
@@ -254,15 +250,24 @@ def thread():
     with sl.region("thread"):
         function(1)
 
+number = sl.region("region").id
+
+def once():"""
+
+
+@pytest.mark.parametrize("what, rounds, most", [("regions", 40, 100), ("threads", 50, 100), ("tasks", 50, 3000), ("trackers", 400, 1500)])
+def test_no_memory_stays_behind_for_a_region_a_thread_a_task_or_a_tracker(scripts, what, rounds, most):
+    """By the interpreter's own count of allocated blocks: 20,000 regions, 500 threads, 17,500 tasks, 400 trackers of several blocks each.
+    asyncio keeps some hundred with every loop, without us too."""
+    said = scripts.record(
+        PREAMBLE
+        + FUNCTIONS
+        + ROUNDS[what]
+        + f"""
 def left():
     gc.collect()
     return sys.getallocatedblocks()
 
-number = sl.region("region").id
-
-def once():"""
-        + ROUNDS[what]
-        + f"""
 for _ in range(4):
     once()
 before = left()
@@ -272,3 +277,17 @@ print(left() - before)
 """
     ).said
     assert int(said) < most
+
+
+def test_valgrind_finds_no_block_lost_by_more_of_the_same(scripts):
+    """What is lost once, by numpy and the interpreter, is lost once: 1 round and 3 of all of the above lose the same blocks."""
+    code = PREAMBLE + FUNCTIONS + "".join(ROUNDS.values()) + "\nfor _ in range(int(sys.argv[1])):\n    once()\ngc.collect()\n"
+    env = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
+    lost = {}
+    for rounds in (1, 3):
+        words = ["valgrind", "--leak-check=full", f"--log-file={rounds}.log", scripts.python, scripts.write(code), rounds]
+        scripts.place.run(scripts.place.lane, "run", "-o", f"{rounds}.h5", "--", *words, deadline=240, **scripts.env | env)
+        log = (scripts.path / f"{rounds}.log").read_text()
+        lost[rounds] = re.findall(r"(definitely|indirectly) lost: ([\d,]+) bytes in ([\d,]+) blocks", log)
+        assert RunFile(scripts.path / f"{rounds}.h5").calls("region", 0) == rounds * 1000
+    assert len(lost[1]) == 2 and lost[1] == lost[3]
