@@ -3,7 +3,9 @@
     .venv/bin/python tests/python/bench_lanes.py        # after make and make python; on a quiet machine
 """
 
+import importlib.util
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -94,7 +96,8 @@ def run(what, before=(), look=lambda place, is_over: None):
     with tempfile.TemporaryDirectory(prefix="sl-", dir="/tmp") as place:
         env = os.environ | {"PYTHONPATH": str(BUILD / "python"), "SCOPED_LANE_RUNDIR": place}
         recorded = [BUILD / "bin" / "scoped-lane", "run", "-o", Path(place) / "run.h5", "--"] if "scoped_lane" in what else []
-        words = [*recorded, sys.executable, *before, __file__, what]
+        program = [ROOT / "tests/python/scripts/whole.py"] if what.endswith(" whole") else [__file__, what]
+        words = [*recorded, sys.executable, *before, *program]
         with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             look(place, lambda: process.poll() is not None)
             return [float(word) for word in process.stdout.read().split()]
@@ -145,18 +148,30 @@ def pollers(apart, period):
     )
 
 
-def main():
-    sys.path.insert(0, str(BUILD / "python"))
+def greenlets():
     (plain,), (theirs,), (ours,) = run("none"), run("scope_profiler"), run("scoped_lane")
     theirs, ours = theirs - plain, ours - plain
     print(f"a switch of greenlets adds: scope_profiler {theirs:.0f} ns, scoped_lane {ours:.0f} ns, {theirs / ours:.1f} times less")
     for apart in (False, True)[: len(PROCESSORS)]:
         for period in (1.0, 0.1):
             pollers(apart, period)
+
+
+def functions():
     mode = ["-m", "scoped_lane", "run"]
-    (plain,), (recorded,), (passed,) = run("none call"), run("scoped_lane call", mode), run("scoped_lane call", [*mode, "--include", "nothing"])
-    version = ".".join(map(str, sys.version_info[:2]))
-    print(f"a call of a function that is not edited adds, in {version}: {recorded - plain:.0f} ns; one that is not chosen {passed - plain:.1f} ns")
+    passing = [*mode, "--include", "nothing"]
+    (plain,), (recorded,), (passed,) = run("none call"), run("scoped_lane call", mode), run("scoped_lane call", passing)
+    turns = [run("scoped_lane whole", passing)[0] / run("none whole")[0] for _ in range(9)]
+    how = "sys.monitoring" if hasattr(sys, "monitoring") else "sys.setprofile"
+    print(f"a call of a function that is not edited adds, by {how}: {recorded - plain:.0f} ns; one that is not chosen {passed - plain:.1f} ns")
+    print(f"a program of which nothing is chosen takes {100 * (statistics.median(turns) - 1):+.1f} % longer, the median of {len(turns)}")
+
+
+def main():
+    sys.path.insert(0, str(BUILD / "python"))
+    if all(importlib.util.find_spec(name) for name in ("greenlet", "scope_profiler")):
+        greenlets()
+    functions()
 
 
 if __name__ == "__main__":
