@@ -108,6 +108,7 @@ int core_refuse_second_copy(void);  // -1 with an ImportError where this process
 
 int core_add_task(PyObject *module);
 int core_add_greenlet(PyObject *module);
+bool core_name_running_greenlet(PyObject *name);  // false: the thread's own greenlet runs, or none is known
 int core_add_functions(PyObject *module);
 int core_add_tracker(PyObject *module);
 

@@ -646,24 +646,29 @@ static PyObject *program_gettrace(PyObject *module, PyObject *unused)
     return result;
 }
 
+bool core_name_running_greenlet(PyObject *name)
+{
+    PyObject *current = greenlet_type && own_hook ? PyObject_CallNoArgs(getcurrent) : NULL, *keep;
+    struct known *known = current ? find(current) : NULL;
+    bool is_one = known && !known->is_main;
+    if (is_one) {
+        sl_task_rename(known->task, core_text(name, &keep));
+        Py_XDECREF(keep);
+    }
+    Py_XDECREF(current);
+    PyErr_Clear();
+    return is_one;
+}
+
 PyDoc_STRVAR(rename_greenlet_doc, "rename_greenlet(ident, name)\n--\n\nTrue where the thread of this ident is the calling greenlet.");
 static PyObject *rename_greenlet(PyObject *module, PyObject *args)
 {
     unsigned long ident;
-    PyObject *name, *keep;
+    PyObject *name;
     (void)module;
     if (!PyArg_ParseTuple(args, "kU", &ident, &name))
         return NULL;
-    if (!greenlet_type || !own_hook || ident == PyThread_get_thread_ident())
-        Py_RETURN_FALSE;
-    PyObject *current = PyObject_CallNoArgs(getcurrent);
-    struct known *known = current ? find(current) : NULL;
-    bool is_one = known && !known->is_main;
-    if (is_one)
-        sl_task_rename(known->task, core_text(name, &keep)), Py_XDECREF(keep);
-    Py_XDECREF(current);
-    PyErr_Clear();
-    return PyBool_FromLong(is_one);
+    return PyBool_FromLong(ident != PyThread_get_thread_ident() && core_name_running_greenlet(name));
 }
 
 PyDoc_STRVAR(known_greenlets_doc, "known_greenlets()\n--\n\nHow many are remembered.");

@@ -1,6 +1,5 @@
-// Threads: what Python knows of them and the library does not. A thread is told of at its first bytecode (the hook that
-// scoped_lane.hooks puts into threading), else at its first call. It ends when its thread state is cleared, on itself, which is before
-// join() returns.
+// Threads: what Python knows of them and the library does not. A thread is told of where it begins (scoped_lane.hooks), else at its
+// first call. It ends when its thread state is cleared, on itself, which is before join() returns.
 #include "client/python/core.h"
 
 #include <unistd.h>
@@ -37,23 +36,46 @@ const char *core_text_slow(PyObject *text, PyObject **keep)
 
 static PyObject *name_property, *daemon_property;  // threading.Thread's
 
-// The properties of threading.Thread are functions in Python that give what a member holds. Where the thread has this very property,
-// the member is read straight away. A new reference, NULL where there is none.
-static PyObject *property_of(PyObject *thread, PyObject *word, PyObject *property, PyObject *member)
+static bool has(PyTypeObject *type, PyObject *word, PyObject *property)
 {
-    PyObject *present = property ? PyObject_GetAttr((PyObject *)Py_TYPE(thread), word) : NULL;
-    PyObject *value = present == property && property ? PyObject_GetAttr(thread, member) : NULL;
+    PyObject *present = PyObject_GetAttr((PyObject *)type, word);
+    bool is_it = present == property;
     Py_XDECREF(present);
     PyErr_Clear();
-    if (!value)
+    return is_it;
+}
+
+// The properties of threading.Thread are functions in Python that give what a member holds. Where threads of a type have these very
+// properties the members are read straight away. A type has another version tag when something in it or in its bases has changed.
+static bool has_plain_properties(PyTypeObject *type)
+{
+    static PyTypeObject *known;
+    static unsigned known_version;
+    if (sl_likely(type == known && type->tp_version_tag == known_version && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)))
+        return true;
+    if (!name_property || !has(type, word_name, name_property) || !has(type, word_daemon, daemon_property))
+        return false;
+    known = type;
+    known_version = type->tp_version_tag;
+    return true;
+}
+
+// A new reference, NULL where there is none.
+static PyObject *property_of(PyObject *thread, PyObject *word, PyObject *member)
+{
+    PyObject *value = has_plain_properties(Py_TYPE(thread)) ? PyObject_GetAttr(thread, member) : NULL;
+    if (sl_unlikely(!value)) {
+        PyErr_Clear();
         value = PyObject_GetAttr(thread, word);
-    PyErr_Clear();
+        if (!value)
+            PyErr_Clear();
+    }
     return value;
 }
 
 static PyObject *name_of(PyObject *thread)
 {
-    return property_of(thread, word_name, name_property, word_own_name);
+    return property_of(thread, word_name, word_own_name);
 }
 
 PyDoc_STRVAR(know_properties_doc, "know_properties(name, daemon)\n--\n\nThe properties that give _name and _daemonic.");
@@ -146,9 +168,12 @@ static PyObject *own_thread(void)
 
 static void tell(PyObject *thread)
 {
-    PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, daemon_property, word_own_daemon);
-    bool is_daemon = daemon && PyObject_IsTrue(daemon) == 1;
-    PyErr_Clear();
+    PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, word_own_daemon);
+    bool is_daemon = daemon == Py_True;
+    if (sl_unlikely(daemon && !PyBool_Check(daemon))) {
+        is_daemon = PyObject_IsTrue(daemon) == 1;
+        PyErr_Clear();
+    }
     Py_XDECREF(daemon);
     sl_thread_introduce_(core_text(name, &keep), is_daemon);
     Py_XDECREF(keep);
@@ -175,42 +200,31 @@ void core_tell_thread(void)
     tell_of(NULL);
 }
 
-PyDoc_STRVAR(tell_thread_doc, "tell_thread(thread)\n--\n\nThe calling thread, whose object this is, is made known.");
-static PyObject *tell_thread(PyObject *module, PyObject *thread)
+// ---- where a thread begins
+
+static PyObject *plain_begin;  // threading.Thread._bootstrap_inner; stays known, for a thread may be about to begin when ours is taken out
+
+static PyObject *begin_thread(PyObject *thread, PyObject *unused)
 {
-    (void)module;
-    tell_of(thread);
-    Py_RETURN_NONE;
+    (void)unused;
+    PyObject *name = name_of(thread);
+    if (!core_name_running_greenlet(name))  // else gevent runs it in one
+        tell_of(thread);
+    Py_XDECREF(name);
+    return PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
 }
 
-// ---- the first event of a new thread: threading gives each one this profile function, which takes itself out
-
-static PyObject *earlier_hook;  // what threading gave before; it sees the event and stays
-
-PyDoc_STRVAR(first_event_doc, "first_event(frame, event, arg)\n--\n\nThe profile function that makes a new thread known.");
-static PyObject *first_event(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyDoc_STRVAR(begin_method_doc, "begin_method(type, plain)\n--\n\nWhat makes a thread known and then does what `plain` does.");
+static PyObject *begin_method(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
+    static PyMethodDef method = {"_bootstrap_inner", begin_thread, METH_NOARGS, NULL};
     (void)module;
-    PyEval_SetProfile(NULL, NULL);
-    core_tell_thread();
-    if (!earlier_hook || count != 3)
-        Py_RETURN_NONE;
-    PyObject *hook = Py_NewRef(earlier_hook), *set = PySys_GetObject("setprofile");  // borrowed
-    PyObject *result = set ? PyObject_CallFunctionObjArgs(set, hook, NULL) : NULL;
-    Py_XDECREF(result);
-    result = result ? PyObject_Vectorcall(hook, args, 3, NULL) : NULL;
-    Py_DECREF(hook);
-    return result;
-}
-
-PyDoc_STRVAR(chain_first_event_doc, "chain_first_event(function)\n--\n\nWho sees first events after us; None: nobody.");
-static PyObject *chain_first_event(PyObject *module, PyObject *function)
-{
-    (void)module;
-    PyObject *before = earlier_hook;
-    earlier_hook = function == Py_None ? NULL : Py_NewRef(function);
-    Py_XDECREF(before);
-    Py_RETURN_NONE;
+    if (count != 2 || !PyType_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "begin_method() takes a type and a function");
+        return NULL;
+    }
+    Py_XSETREF(plain_begin, Py_NewRef(args[1]));
+    return PyDescr_NewMethod((PyTypeObject *)args[0], &method);
 }
 
 PyDoc_STRVAR(thread_name_doc, "thread_name(name)\n--\n\nNames the calling thread. The last name counts.");
@@ -236,10 +250,8 @@ static PyObject *forget_threads(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"tell_thread", tell_thread, METH_O, tell_thread_doc},
-    {"first_event", (PyCFunction)(void (*)(void))first_event, METH_FASTCALL, first_event_doc},
+    {"begin_method", (PyCFunction)(void (*)(void))begin_method, METH_FASTCALL, begin_method_doc},
     {"know_properties", (PyCFunction)(void (*)(void))know_properties, METH_FASTCALL, know_properties_doc},
-    {"chain_first_event", chain_first_event, METH_O, chain_first_event_doc},
     {"thread_name", thread_name, METH_O, thread_name_doc},
     {"forget_threads", forget_threads, METH_NOARGS, forget_threads_doc},
     {0},

@@ -41,7 +41,7 @@ def plain_hooks():
 
 def threads_are_met():
     """Whether new threads are told of, in one way or the other."""
-    return threading._profile_hook is _core.first_event or threading.Thread._bootstrap_inner is hooks._begin
+    return threading.Thread._bootstrap_inner is hooks._begin
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +152,28 @@ def test_a_hook_that_the_program_set_after_ours_is_left():
     tracker.uninstall()
     assert threading._profile_hook is print
     threading.setprofile(None)
+
+
+def test_a_beginning_that_somebody_put_around_ours_stays_and_leads_to_it_once():
+    tracker, begun, plain = ConcurrencyTracker(), [], threading.Thread._bootstrap_inner
+    tracker.install()
+    ours = threading.Thread._bootstrap_inner
+    assert ours is not plain
+
+    def begin(thread):
+        begun.append(thread.name)
+        ours(thread)
+
+    threading.Thread._bootstrap_inner = begin
+    try:
+        tracker.uninstall()
+        assert threading.Thread._bootstrap_inner is begin
+        tracker.install()
+        in_thread(lambda: None, "once")
+        assert begun == ["once"] and [row.name for row in tracker.threads].count("once") == 1
+        tracker.uninstall()
+    finally:
+        threading.Thread._bootstrap_inner = plain
 
 
 def test_the_last_name_of_a_thread_counts_whoever_gave_it(tracker):  # 113

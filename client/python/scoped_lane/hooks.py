@@ -1,8 +1,9 @@
 """Where Python tells of its threads and tasks: put in while somebody wants them, taken out as found when nobody does.
 
-Those who want them are the recording itself and each installed ConcurrencyTracker. Threads are told of by the profile function
-that ``threading`` gives each new thread, which takes itself out at once; from Python 3.12 on, where that makes the interpreter look at
-all code anew, where the thread begins instead. Tasks are told of in ``asyncio.Task`` (task.c).
+Those who want them are the recording itself and each installed ConcurrencyTracker. Threads are told of where each begins, in
+``threading.Thread``. A profile function (threading.setprofile) would do that too: it costs each thread 2 µs more, the program may put
+its own in its place, and from Python 3.12 on it makes the interpreter look at all code anew. Tasks are told of in ``asyncio.Task``
+(task.c).
 """
 
 import os
@@ -15,9 +16,8 @@ from scoped_lane import _core
 _lock = threading.RLock()
 _users = {}  # who -> whether tasks are wanted too
 _stand_downs = {}  # who -> weak method for the child of a fork
-_previous_hook = None
 _plain_name = None  # threading.Thread.name as it was
-_plain_begin = None  # threading.Thread._bootstrap_inner, from 3.12 on
+_plain_begin = _begin = None  # threading.Thread._bootstrap_inner as it was, as it is with us
 _plain_task = {}  # of asyncio's task in Python
 _in_tasks = False
 
@@ -36,22 +36,13 @@ def _thread_class(attribute="name"):
     return next(cls for cls in threading.Thread.__mro__ if attribute in cls.__dict__)
 
 
-def _begin(thread):
-    if not _core.rename_greenlet(threading.get_ident(), thread.name):  # one that gevent runs in a greenlet
-        _core.tell_thread(thread)
-    _plain_begin(thread)
-
-
 def _put_in_threads():
-    global _previous_hook, _plain_name, _plain_begin
-    if sys.version_info >= (3, 12) and hasattr(threading.Thread, "_bootstrap_inner"):
+    global _plain_name, _plain_begin, _begin
+    if hasattr(threading.Thread, "_bootstrap_inner"):  # else each is known at its first call
         cls = _thread_class("_bootstrap_inner")
-        _plain_begin = cls._bootstrap_inner
-        cls._bootstrap_inner = _begin
-    else:
-        _previous_hook = getattr(threading, "_profile_hook", None)
-        _core.chain_first_event(_previous_hook)
-        threading.setprofile(_core.first_event)
+        if _begin is None or cls._bootstrap_inner is _plain_begin:  # else one that somebody put around ours is there
+            _plain_begin = cls._bootstrap_inner
+            cls._bootstrap_inner = _begin = _core.begin_method(cls, _plain_begin)
     _plain_name = _thread_class().__dict__["name"]
     _thread_class().name = property(_plain_name.fget, _set_name, _plain_name.fdel, _plain_name.__doc__)
     daemon = _thread_class("daemon").__dict__["daemon"]
@@ -60,11 +51,6 @@ def _put_in_threads():
 
 
 def _take_out_threads():
-    global _previous_hook
-    if getattr(threading, "_profile_hook", None) is _core.first_event:
-        threading.setprofile(_previous_hook)
-    _core.chain_first_event(None)
-    _previous_hook = None
     if getattr(threading.Thread, "_bootstrap_inner", None) is _begin:
         _thread_class("_bootstrap_inner")._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
     if getattr(_thread_class().__dict__["name"], "fset", None) is _set_name:
