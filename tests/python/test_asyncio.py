@@ -149,7 +149,7 @@ asyncio.run(main())
     untouched(file)
 
 
-def test_names_given_and_set_later_win(scripts):
+def test_names_given_and_set_later_win(scripts):  # 109
     """scope-profiler stores "Task-N" for names given at creation."""
     code = """
 async def job():
@@ -176,7 +176,7 @@ with sl.session(track_async=True, verbose=False, output=OUTPUT):
     assert not any(row.name == "given" for row in theirs.run.tasks[0]), "theirs has learnt it: tell the docs"
 
 
-def test_an_application_s_task_factory_is_called_before_and_after_ours(scripts):  # L13
+def test_an_application_s_task_factory_is_called_before_and_after_ours(scripts):  # L13, 54
     file = scripts.record(
         PREAMBLE
         + """
@@ -252,7 +252,7 @@ asyncio.run(main())
     untouched(file)
 
 
-def test_a_region_around_yield_in_an_async_generator_left_early_is_closed(scripts):
+def test_a_region_around_yield_in_an_async_generator_left_early_is_closed(scripts):  # 109
     """scope-profiler loses it."""
     code = """
 async def numbers():
@@ -430,7 +430,7 @@ loop.close()
     untouched(file)
 
 
-def test_loops_of_several_threads_and_a_long_step_are_seen(scripts):  # L08, L14
+def test_loops_of_several_threads_and_a_long_step_are_seen(scripts):  # L08, L14, 52
     file = scripts.record(
         PREAMBLE
         + """
@@ -518,7 +518,7 @@ tracker.uninstall()
 
 
 @pytest.mark.skipif(VERSION < (3, 12), reason="eager factories come with 3.12")
-def test_an_eager_task_factory_loses_no_call(scripts):
+def test_an_eager_task_factory_loses_no_call(scripts):  # 109
     """In scope-profiler every call that is open at the task's first suspension is lost."""
     code = """
 async def job():

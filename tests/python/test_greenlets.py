@@ -72,7 +72,7 @@ def test_both_profilers_tell_the_same_of_greenlets(scripts, name):
     assert found == original
 
 
-def test_on_purpose_the_session_and_the_targets_are_known_and_other_threads_have_lanes(scripts):
+def test_on_purpose_the_session_and_the_targets_are_known_and_other_threads_have_lanes(scripts):  # 114
     ours = whole(scripts.record(GREENS, "scoped_lane", "in_threads", ""))
     assert ours.calls("scope_profiler.session") == 1
     assert {task.coro_name for task in tasks(ours)} == {"job"}
@@ -89,7 +89,7 @@ def test_on_purpose_the_session_and_the_targets_are_known_and_other_threads_have
 # -- names
 
 
-def test_the_target_gives_the_name_however_it_was_given(scripts):
+def test_the_target_gives_the_name_however_it_was_given(scripts):  # L22, 55
     file = scripts.record(
         PREAMBLE
         + """
@@ -170,7 +170,7 @@ def test_greenlets_that_run_already_have_lanes_from_their_next_switch_on_every_t
 # -- ends
 
 
-def test_one_that_dies_by_an_exception_is_thrown_at_or_dropped_is_finished(scripts):
+def test_one_that_dies_by_an_exception_is_thrown_at_or_dropped_is_finished(scripts):  # 114
     file = whole(
         scripts.record(
             PREAMBLE

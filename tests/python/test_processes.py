@@ -76,7 +76,7 @@ def once(file, jobs):
 
 
 @pytest.mark.parametrize("how", METHODS + [f"executor {method}" for method in METHODS])
-def test_pools_are_in_one_file_with_their_parent(scripts, how):
+def test_pools_are_in_one_file_with_their_parent(scripts, how):  # 79
     file = scripts.record(POOLS, how, "3")
     parent, *workers = once(file, 15)
     assert len(workers) >= int(file.said) and all(row["start_ns"] > parent["start_ns"] for row in workers)

@@ -156,7 +156,7 @@ def test_instrument_puts_regions_around_a_module_s_functions(sl):
     assert module.b() == 2 and sl.region("other.b").num_calls == 1
 
 
-def test_pausing_passes_over_whole_calls(sl):
+def test_pausing_passes_over_whole_calls(sl):  # 21
     sl.setup(deactivate_file_output=True)
     a, b = sl.region("pause a"), sl.region("pause b")
     sl.pause()
@@ -440,9 +440,9 @@ def test_without_a_daemon_no_hook_is_installed(scripts):
         scripts.run(
             """
 import threading, asyncio, sys
-before = threading._profile_hook, threading.Thread.__dict__["name"], asyncio.Task.__dict__["__init__"], list(sys.meta_path)
+before = threading._profile_hook, threading.Thread._bootstrap_inner, threading.Thread.__dict__["name"], asyncio.Task.__dict__["__init__"], list(sys.meta_path)
 import scoped_lane as sl
-after = threading._profile_hook, threading.Thread.__dict__["name"], asyncio.Task.__dict__["__init__"], list(sys.meta_path)
+after = threading._profile_hook, threading.Thread._bootstrap_inner, threading.Thread.__dict__["name"], asyncio.Task.__dict__["__init__"], list(sys.meta_path)
 print(before == after, sl.is_active(), sl.manager.hooks._users)
 """
         )
@@ -556,13 +556,32 @@ with sl.region("around"):
             with sl.region("child"):
                 await asyncio.sleep(0)
         asyncio.run(main())
-        assert threading._profile_hook is None and not sl.is_active()
+        assert type(threading.Thread._bootstrap_inner) is type(main) and not sl.is_active()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
 """
     )
     assert file.ranks == [0]
     assert {name: calls for _, name, calls in file.counts} == {"around": 1, "before": 1, "after": 1}
+
+
+def test_an_interpreter_without_its_lock_is_refused(scripts):  # 117
+    """It gets the lock back, unless the user has forbidden that (PYTHON_GIL=0), which is what sys.flags says then."""
+    said = scripts.run(
+        """
+import sys
+class Flags:
+    gil = 0
+    def __getattr__(self, name):
+        return getattr(flags, name)
+flags, sys.flags = sys.flags, Flags()
+try:
+    import scoped_lane
+except ImportError as error:
+    print(error)
+"""
+    )
+    assert "PYTHON_GIL" in said
 
 
 def test_subinterpreters_are_refused(scripts):

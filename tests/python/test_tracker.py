@@ -40,7 +40,7 @@ def plain_hooks():
 
 
 def threads_are_met():
-    """Whether new threads are told of, in one way or the other."""
+    """Whether new threads are told of."""
     return threading.Thread._bootstrap_inner is hooks._begin
 
 

@@ -13,6 +13,11 @@ into the interpreter and a region costs next to nothing. ``import scoped_lane as
 for scope-profiler. See docs/python.md.
 """
 
+import sys as _sys
+
+if getattr(_sys.flags, "gil", 1) == 0:
+    raise ImportError("scoped_lane needs the interpreter's lock, which PYTHON_GIL=0 or -X gil=0 has forbidden")
+
 from scoped_lane import files as _files
 from scoped_lane import manager as _manager
 from scoped_lane._core import Region, begin, end, thread_name
