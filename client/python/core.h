@@ -107,8 +107,10 @@ int core_refuse_second_copy(void);  // -1 with an ImportError where this process
 // ---- task.c, greenlet.c, functions.c, tracker.c
 
 int core_add_task(PyObject *module);
+void core_rename_task(sl_task_t task, PyObject *name);
 int core_add_greenlet(PyObject *module);
-bool core_name_running_greenlet(PyObject *name);  // false: the thread's own greenlet runs, or none is known
+bool core_runs_greenlet(void);  // false: the thread's own greenlet runs, or none is known
+void core_name_greenlet(PyObject *name);  // the one that runs
 int core_add_functions(PyObject *module);
 int core_add_tracker(PyObject *module);
 

@@ -646,18 +646,26 @@ static PyObject *program_gettrace(PyObject *module, PyObject *unused)
     return result;
 }
 
-bool core_name_running_greenlet(PyObject *name)
+// What is known of the greenlet that runs; NULL where that is the thread's own, or nothing is known of it.
+static const struct known *running_greenlet(void)
 {
-    PyObject *current = greenlet_type && own_hook ? PyObject_CallNoArgs(getcurrent) : NULL, *keep;
-    struct known *known = current ? find(current) : NULL;
-    bool is_one = known && !known->is_main;
-    if (is_one) {
-        sl_task_rename(known->task, core_text(name, &keep));
-        Py_XDECREF(keep);
-    }
+    PyObject *current = greenlet_type && own_hook ? PyObject_CallNoArgs(getcurrent) : NULL;
+    const struct known *known = current ? find(current) : NULL;
     Py_XDECREF(current);
     PyErr_Clear();
-    return is_one;
+    return known && !known->is_main ? known : NULL;
+}
+
+bool core_runs_greenlet(void)
+{
+    return running_greenlet() != NULL;
+}
+
+void core_name_greenlet(PyObject *name)
+{
+    const struct known *known = running_greenlet();
+    if (known)
+        core_rename_task(known->task, name);
 }
 
 PyDoc_STRVAR(rename_greenlet_doc, "rename_greenlet(ident, name)\n--\n\nTrue where the thread of this ident is the calling greenlet.");
@@ -668,7 +676,10 @@ static PyObject *rename_greenlet(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "kU", &ident, &name))
         return NULL;
-    return PyBool_FromLong(ident != PyThread_get_thread_ident() && core_name_running_greenlet(name));
+    if (ident == PyThread_get_thread_ident() || !core_runs_greenlet())
+        Py_RETURN_FALSE;
+    core_name_greenlet(name);
+    Py_RETURN_TRUE;
 }
 
 PyDoc_STRVAR(known_greenlets_doc, "known_greenlets()\n--\n\nHow many are remembered.");

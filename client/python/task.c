@@ -476,11 +476,18 @@ static PyObject *task_get_coro(PyObject *self, PyObject *unused)
     return coroutine;
 }
 
+void core_rename_task(sl_task_t task, PyObject *name)
+{
+    PyObject *keep;
+    sl_task_rename(task, core_text(name, &keep));
+    Py_XDECREF(keep);
+}
+
 static void tell_name(struct timer *timer, PyObject *task)
 {
-    PyObject *name = name_of(task), *keep;
+    PyObject *name = name_of(task);
     if (name)
-        sl_task_rename(timer->lane, core_text(name, &keep)), Py_XDECREF(keep);
+        core_rename_task(timer->lane, name);
     PyErr_Clear();
     Py_XDECREF(name);
 }
@@ -666,10 +673,9 @@ static PyObject *time_coroutine(PyObject *module, PyObject *const *args, Py_ssiz
 PyDoc_STRVAR(rename_doc, "rename(timer, name)\n--\n\nThe lane's new name.");
 static PyObject *rename_timer(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    PyObject *keep;
     (void)module;
     if (count == 2 && Py_TYPE(args[0]) == &timer_type)
-        sl_task_rename(((struct timer *)args[0])->lane, core_text(args[1], &keep)), Py_XDECREF(keep);
+        core_rename_task(((struct timer *)args[0])->lane, args[1]);
     Py_RETURN_NONE;
 }
 

@@ -36,7 +36,7 @@ const char *core_text_slow(PyObject *text, PyObject **keep)
 
 static PyObject *name_property, *daemon_property;  // threading.Thread's
 
-static bool has(PyTypeObject *type, PyObject *word, PyObject *property)
+static bool type_has(PyTypeObject *type, PyObject *word, PyObject *property)
 {
     PyObject *present = PyObject_GetAttr((PyObject *)type, word);
     bool is_it = present == property;
@@ -53,7 +53,7 @@ static bool has_plain_properties(PyTypeObject *type)
     static unsigned known_version;
     if (sl_likely(type == known && type->tp_version_tag == known_version && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)))
         return true;
-    if (!name_property || !has(type, word_name, name_property) || !has(type, word_daemon, daemon_property))
+    if (!name_property || !type_has(type, word_name, name_property) || !type_has(type, word_daemon, daemon_property))
         return false;
     known = type;
     known_version = type->tp_version_tag;
@@ -169,11 +169,8 @@ static PyObject *own_thread(void)
 static void tell(PyObject *thread)
 {
     PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, word_own_daemon);
-    bool is_daemon = daemon == Py_True;
-    if (sl_unlikely(daemon && !PyBool_Check(daemon))) {
-        is_daemon = PyObject_IsTrue(daemon) == 1;
-        PyErr_Clear();
-    }
+    bool is_daemon = daemon && PyObject_IsTrue(daemon) == 1;
+    PyErr_Clear();
     Py_XDECREF(daemon);
     sl_thread_introduce_(core_text(name, &keep), is_daemon);
     Py_XDECREF(keep);
@@ -207,10 +204,13 @@ static PyObject *plain_begin;  // threading.Thread._bootstrap_inner; stays known
 static PyObject *begin_thread(PyObject *thread, PyObject *unused)
 {
     (void)unused;
-    PyObject *name = name_of(thread);
-    if (!core_name_running_greenlet(name))  // else gevent runs it in one
+    if (sl_unlikely(core_runs_greenlet())) {  // gevent runs the thread in one
+        PyObject *name = name_of(thread);
+        core_name_greenlet(name);
+        Py_XDECREF(name);
+    } else {
         tell_of(thread);
-    Py_XDECREF(name);
+    }
     return PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
 }
 

@@ -52,7 +52,7 @@ def _put_in_threads():
 
 def _take_out_threads():
     if getattr(threading.Thread, "_bootstrap_inner", None) is _begin:
-        _thread_class("_bootstrap_inner")._bootstrap_inner = _plain_begin  # which stays known: a thread may be about to ask for it
+        _thread_class("_bootstrap_inner")._bootstrap_inner = _plain_begin
     if getattr(_thread_class().__dict__["name"], "fset", None) is _set_name:
         _thread_class().name = _plain_name
 
