@@ -18,7 +18,7 @@ bool local_begin(void)
 // Room for as many rows as a handle can name, or for as many as the process may have.
 static bool reserve(struct local_tasks *tasks)
 {
-    for (uint64_t size = SL_SEGMENT_LIMIT; size >= 1 << 20; size /= 2) {
+    for (uint64_t size = SL_SEGMENT_LIMIT; size >= OPENED_AT_ONCE; size /= 2) {
         void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (place == MAP_FAILED)
             continue;

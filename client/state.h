@@ -202,7 +202,7 @@ void client_stir(void);                                  // under the lock: ever
 uint64_t client_ticks(void);
 void client_anchor(uint64_t *ticks, int64_t *ns);  // both clocks at one moment
 
-// ---- memory.c: private memory, straight from the kernel, never given back
+// ---- memory.c: memory straight from the kernel, never given back
 void *memory_wiped(size_t size);    // zero; a fork child finds it zero again. NULL when there is none
 void *memory_private(size_t size);  // zero; outlives a fork. Under the lock
 // Bytes [from, to) of a reservation may be used from now on. What is reserved and has no memory yet is PROT_NONE: checkers read all

@@ -17,7 +17,6 @@
 #include "core/procfs.h"
 #include "core/segment.h"
 
-
 static const struct command_option options[] = {
     {.name = "dry-run", .letter = 'n', .help = "only show"},
     COMMAND_OPTIONS_FORM,

@@ -19,7 +19,7 @@
 #include "core/procfs.h"
 #include "services/daemon.h"
 
-#define PERIOD_NS     INT64_C(60000000000)
+#define PERIOD_NS INT64_C(60000000000)
 enum { SHARE = 4 };  // of the file system, where no quota is given
 
 struct leftover {
