@@ -163,9 +163,9 @@ def main():
         turns = [(other("scoped_lane", mode, **env), other("scope_profiler", mode)) for _ in range(TURNS)]
         for what in turns[0][0]:
             mine = [ours[what] for ours, _ in turns]
-            its = [theirs[what] for _, theirs in turns if what in theirs]
-            line = f"{mode + ': ' + what:36}{statistics.median(its) if its else float('nan'):16.0f}{statistics.median(mine):14.1f}{min(mine):8.1f}"
-            print(line + f"{statistics.median(its) / max(statistics.median(mine), 1):8.1f}" if its else line)
+            median = statistics.median(mine)
+            its = statistics.median(theirs.get(what, float("nan")) for _, theirs in turns)
+            print(f"{mode + ': ' + what:36}{its:16.0f}{median:14.1f}{min(mine):8.1f}{its / max(median, 1):8.1f}")
 
 
 if __name__ == "__main__":
