@@ -2,7 +2,7 @@
 // its name. Nothing here waits.
 //
 // Programs close descriptors they did not open, and their numbers come back as other files. So the socket is used only while
-// it is the file it was, and the eventfd is kept under two numbers that must still name one description before it is written to.
+// it is the file it was, and so is the eventfd, which is kept under two numbers that must still name one description too.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,10 +67,7 @@ int attach_socket(void)
         }
         client->socket = file_move_high(fd);
         SL_TESTPOINT_(connected);
-        struct stat status;
-        fstat(client->socket, &status);
-        client->socket_device = status.st_dev;
-        client->socket_inode = status.st_ino;
+        file_identify(client->socket, &client->socket_id);
         return 0;
     }
     return result;
@@ -78,13 +75,14 @@ int attach_socket(void)
 
 static bool socket_is_ours(void)
 {
-    struct stat status;
-    return client->socket >= 0 && fstat(client->socket, &status) == 0 && status.st_dev == client->socket_device &&
-           status.st_ino == client->socket_inode;
+    return file_is(client->socket, &client->socket_id);
 }
 
+// All anonymous files have one inode, so which of them it is the two numbers tell.
 static bool wake_is_whole(void)
 {
+    if (!file_is(client->wake[0], &client->wake_id))
+        return false;
     int same = fcntl(client->wake[0], F_DUPFD_QUERY, client->wake[1]);
     if (same >= 0)
         return same == 1;
@@ -141,8 +139,7 @@ static void send_hello(uint32_t error)
 
 void attach_hello(void)
 {
-    struct stat status;
-    if (socket_is_ours() && fstat(client->file, &status) == 0 && status.st_ino == client->inode)
+    if (socket_is_ours() && file_is(client->file, &client->file_id))
         send_hello(0);
 }
 
@@ -157,7 +154,7 @@ void attach_sorry(int error)
 static void take_eventfd(int fd)
 {
     client->wake[0] = fd;
-    client->wake[1] = fcntl(fd, F_DUPFD_CLOEXEC, 700);
+    client->wake[1] = file_identify(fd, &client->wake_id) == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 700) : -1;
     sl_store_release(&client->segment->wakeups, client->wake[1] >= 0);
     SL_TESTPOINT_(welcome_taken);
 }

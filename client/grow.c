@@ -25,21 +25,30 @@ static uint64_t random64(void)
     return value;
 }
 
-static bool is_our_file(int fd)
+int file_identify(int fd, struct file_id *id)
 {
     struct stat status;
-    return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == client->device && status.st_ino == client->inode;
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    *id = (struct file_id){status.st_dev, status.st_ino};
+    return 0;
+}
+
+bool file_is(int fd, const struct file_id *id)
+{
+    struct file_id now;
+    return fd >= 0 && file_identify(fd, &now) == 0 && now.device == id->device && now.inode == id->inode;
 }
 
 // A descriptor of the segment: by name, else the kept one. The caller closes it when it is not client->file.
 static int reopen(void)
 {
     int fd = open(client->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (is_our_file(fd))
+    if (file_is(fd, &client->file_id))
         return fd;
     if (fd >= 0)
         close(fd);
-    return is_our_file(client->file) ? client->file : -1;
+    return file_is(client->file, &client->file_id) ? client->file : -1;
 }
 
 // Allocates [size, size + more) of the file, whose place is reserved. 0 or -errno.
@@ -140,10 +149,7 @@ int segment_create(void)
     if (fd < 0)
         return fd;
     fd = file_move_high(fd);
-    struct stat status;
-    int result = fstat(fd, &status) == 0 ? 0 : -errno;
-    client->device = status.st_dev;
-    client->inode = status.st_ino;
+    int result = file_identify(fd, &client->file_id);
     client->size = 0;
     if (result == 0)
         result = map_all(fd);

@@ -79,6 +79,12 @@ struct local_tasks {
     uint32_t count;
 };
 
+// Which file a descriptor names: programs close what they did not open, and its number comes back as another file.
+struct file_id {
+    dev_t device;
+    ino_t inode;
+};
+
 // The process.
 struct client {
     uint32_t phase;
@@ -92,14 +98,11 @@ struct client {
     struct sl_extent *table;  // the present table of extents
     uint32_t table_used, table_room;
     char path[256];  // of the segment's file
-    dev_t device;
-    ino_t inode;
     int file;     // descriptor kept open, verified before use; -1 none
     int place;    // runtime directory where a daemon was found, by number
     int socket;   // to the daemon, -1 none
-    dev_t socket_device;
-    ino_t socket_inode;
     int wake[2];  // the daemon's eventfd under two numbers, -1 none
+    struct file_id file_id, socket_id, wake_id;
     int64_t socket_tried_ns;
     uint32_t refused;  // by the daemon: no further tries
     int64_t looked_ns;  // at the socket
@@ -213,6 +216,8 @@ bool memory_open(void *reserved, uint64_t from, uint64_t to);
 int segment_create(void);  // 0 or -errno
 uint64_t segment_extend(enum sl_extent_kind kind, uint32_t first, uint32_t count, uint64_t size);  // offset, 0: full
 uint64_t segment_ring_bytes(void);  // for the next slot
+int file_identify(int fd, struct file_id *id);  // 0 or -errno
+bool file_is(int fd, const struct file_id *id);
 int file_move_high(int fd);  // to a number where programs that close or count on the low ones are not disturbed
 
 // ---- pool.c: rows and blocks of the segment; under the lock

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <scoped_lane.h>
@@ -226,11 +227,38 @@ static void record_on(void)
     }
 }
 
+static int has_eventfd(void)
+{
+    char path[64], target[64];
+    for (int fd = 3; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        if (strcmp(target, "anon_inode:[eventfd]") == 0)
+            return 1;
+    }
+    return 0;
+}
+
+// From then on the library has a descriptor that it writes to. It reads the daemon's answer where it names a region.
+static void wait_for_eventfd(void)
+{
+    char region[32];
+    for (int i = 0; !has_eventfd(); i++) {
+        if (i == 10000)
+            fail("no eventfd has come");
+        snprintf(region, sizeof region, "waits %d", i);
+        sl_region(region);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
 // Closes what it did not open, as daemons do, and opens files under the same numbers. Nothing may be written to or closed.
 static void close_from(void)
 {
     const char *directory = getenv("FORKS_FILES");
     make("before", 3);
+    wait_for_eventfd();
     if (syscall(SYS_close_range, 3, ~0u, 0) < 0)
         fail("close_range");
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -251,6 +279,7 @@ static void close_from_to_sockets(void)
     int ends[2];
     char byte;
     make("before", 3);
+    wait_for_eventfd();
     if (syscall(SYS_close_range, 3, ~0u, 0) < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends) < 0)
         fail("socketpair");
     int other = fcntl(ends[1], F_DUPFD, 2000);
