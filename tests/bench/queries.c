@@ -23,7 +23,7 @@
 
 #include <scoped_lane.h>
 
-enum { PROCESSES = 100, TASKS = 99, BURST = 100, BURST_NS = 10000000, LOOK_NS = 500000, TABLES = 100, POLLERS = 16, FOLLOWERS = 4,
+enum { PROCESSES = 100, TASKS = 99, BURST = 100, BURST_NS = 10000000, LOOK_NS = 500000, TABLES = 1000, POLLERS = 16, FOLLOWERS = 4,
        REPLY_MAX = 8 << 20 };
 
 static char directory[] = "/tmp/sl-bench-XXXXXX";
