@@ -179,13 +179,18 @@ static inline struct sl_task_row *current_row(const struct producer *self)
     return sl_likely(self->task_row != NULL) ? self->task_row : task_row(self->task);
 }
 
-// Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
-static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
+static inline void set_task(struct producer *self, sl_task_t task, struct sl_task_row *row)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     sl_store_relaxed(&self->task, task);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     self->task_row = row;
+}
+
+// Makes `task` current without a step: its lane, the stand-in, or the bare thread's.
+static inline void set_current(struct producer *self, sl_task_t task, struct sl_task_row *row)
+{
+    set_task(self, task, row);
     lane_use(self, row && !is_local(task) ? &row->lane : task ? &self->rowless : thread_lane(self));
     SL_TESTPOINT_(lane_changed);
 }
@@ -238,7 +243,6 @@ static void complete(struct producer *self, struct sl_task_row *row, bool locked
     SL_TESTPOINT_(task_done_published);
 }
 
-// A step is as frequent as a call: what is cold in it stays out of line.
 static inline struct producer *stepping_producer(void)
 {
     struct producer *self = producer_self();
@@ -259,7 +263,7 @@ static __attribute__((noinline)) void note(struct sl_task_row *row)
     client_unlock(&guard);
 }
 
-SL_PUBLIC void sl_task_step_in(sl_task_t task)
+static __attribute__((noinline)) void step_in(sl_task_t task)
 {
     struct producer *self = task ? stepping_producer() : NULL;
     if (!self)
@@ -291,7 +295,7 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
     set_current(self, task, row);
 }
 
-SL_PUBLIC void sl_task_step_out(sl_task_t task)
+static __attribute__((noinline)) void step_out(sl_task_t task)
 {
     struct producer *self = task ? stepping_producer() : NULL;
     if (!self)
@@ -315,6 +319,50 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         open_step(&outer->lane, thread_for(self, under), now);
     set_current(self, outer || is_rowless(under) ? under : 0, outer);
     if (row && sl_unlikely(sl_load_acquire(&row->finished)))
+        complete(self, row, false);
+}
+
+// A step is as frequent as a call, and nearly all are plain: between a registered thread's own lane and a row in the segment, with nothing
+// new to look at. Where calls take the inline path, `hot.lane` says most of that; what is left is asked here.
+static inline bool steps_plainly(const struct producer *self)
+{
+    return (uintptr_t)sl_load_relaxed(&self->hot.lane) > (uintptr_t)SL_LANE_OFF_ && self->seen == sl_load_acquire(&client->epoch);
+}
+
+static inline void change_lane(struct producer *self, struct sl_lane *lane)
+{
+    self->lane = lane;
+    sl_store_relaxed(&self->hot.lane, lane);
+    SL_TESTPOINT_(lane_changed);
+}
+
+SL_PUBLIC void sl_task_step_in(sl_task_t task)
+{
+    struct producer *self = (struct producer *)(void *)sl_self_;
+    struct sl_task_row *row = sl_likely(steps_plainly(self) && !self->task && !is_local(task)) ? row_of(task) : NULL;
+    if (sl_unlikely(!row || sl_load_relaxed(&row->lane.stepping) || sl_load_relaxed(&row->noted) != self->seen)) {
+        step_in(task);
+        return;
+    }
+    sl_store_relaxed(&row->lane.under, 0);
+    open_step(&row->lane, self->index, sl_ticks_());
+    set_task(self, task, row);
+    change_lane(self, &row->lane);
+}
+
+SL_PUBLIC void sl_task_step_out(sl_task_t task)
+{
+    struct producer *self = (struct producer *)(void *)sl_self_;
+    struct sl_task_row *row = sl_likely(steps_plainly(self) && self->task == task && task) ? self->task_row : NULL;
+    if (sl_unlikely(!row || row->lane.under)) {
+        step_out(task);
+        return;
+    }
+    uint64_t now = sl_ticks_();
+    set_none_current(self);
+    close_step(self, row, now, 0);
+    change_lane(self, sl_ring_lane(self->hot.ring));
+    if (sl_unlikely(sl_load_acquire(&row->finished)))
         complete(self, row, false);
 }
 
