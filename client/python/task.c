@@ -61,17 +61,16 @@ static PyObject *coroutine_name_of(PyObject *coroutine)
     return PyUnicode_FromString(type ? type + 1 : Py_TYPE(coroutine)->tp_name);
 }
 
-static void make_lane(struct timer *timer, PyObject *name)
+static void make_lane(struct timer *timer, const char *name)
 {
-    PyObject *keep_name, *keep_coroutine, *coroutine = coroutine_name_of(timer->inner);
+    PyObject *keep, *coroutine = coroutine_name_of(timer->inner);
     if (sl_unlikely(!coroutine))
         PyErr_Clear();
     timer->is_made = 1;
     core_meet();
-    const char *text = core_text(name, &keep_name), *coroutine_text = core_text(coroutine, &keep_coroutine);
-    timer->lane = sl_task_create("task", text, coroutine_text);
-    Py_XDECREF(keep_name);
-    Py_XDECREF(keep_coroutine);
+    const char *coroutine_text = core_text(coroutine, &keep);
+    timer->lane = sl_task_create("task", name, coroutine_text);
+    Py_XDECREF(keep);
     Py_XDECREF(coroutine);
 }
 
@@ -85,12 +84,85 @@ static PyObject *name_of(PyObject *task)
     return PyObject_CallMethod(task, "get_name", NULL);
 }
 
+// The one word of a task that holds this object; NULL where none or several do.
+static PyObject **place_in(PyObject *task, PyObject *object)
+{
+    PyObject **words = (PyObject **)task, **found = NULL;
+    size_t count = (size_t)task_type->tp_basicsize / sizeof *words;
+    for (size_t i = sizeof(PyObject) / sizeof *words; i < count; i++)
+        if (words[i] == object) {
+            if (found)
+                return NULL;
+            found = &words[i];
+        }
+    return found;
+}
+
+// ---- the names that asyncio gives. From Python 3.12 on a task keeps the bare number until somebody asks for its name, which is then
+// made and kept. Most tasks are never asked, and making it costs more than all else that a lane needs. So where the number stands is
+// found out with one task, and believed only when its get_name puts "Task-" and that number into the same place.
+
+static ptrdiff_t number_at = PY_VERSION_HEX < 0x030c0000 ? -1 : 0;  // bytes into a task; 0 not known yet, -1 it is kept another way
+
+#define NUMBER_NAME_BYTES 32
+static const char *number_name(char *buffer, long long number)
+{
+    char *at = buffer + NUMBER_NAME_BYTES;
+    *--at = 0;
+    do
+        *--at = (char)('0' + number % 10);
+    while (number /= 10);
+    return memcpy(at - 5, "Task-", 5);
+}
+
+static int find_int(PyObject *object, void *found)
+{
+    if (PyLong_CheckExact(object))
+        *(PyObject **)found = object;
+    return 0;
+}
+
+// The task's name, as name_of() gives it.
+static PyObject *find_number(PyObject *task)
+{
+    PyObject *number = NULL;
+    if (Py_TYPE(task) == task_type && task_type->tp_traverse)
+        task_type->tp_traverse(task, find_int, &number);
+    PyObject **place = number ? place_in(task, number) : NULL;
+    long long value = place ? PyLong_AsLongLong(number) : -1;
+    PyErr_Clear();
+    PyObject *name = name_of(task);
+    char buffer[NUMBER_NAME_BYTES];
+    if (place && value >= 0)
+        number_at = name && *place == name && PyUnicode_CompareWithASCIIString(name, number_name(buffer, value)) == 0
+                        ? (char *)place - (char *)task
+                        : -1;
+    return name;
+}
+
+// The task's number, where it has no other name yet; else -1.
+static inline long long number_of(PyObject *task)
+{
+    if (number_at <= 0 || Py_TYPE(task) != task_type)
+        return -1;
+    PyObject *kept = *(PyObject **)(void *)((char *)task + number_at);
+    int overflow;
+    return PyLong_CheckExact(kept) ? PyLong_AsLongLongAndOverflow(kept, &overflow) : -1;
+}
+
 static void make_lane_of_task(struct timer *timer)
 {
-    PyObject *name = name_of(timer->task);
+    char buffer[NUMBER_NAME_BYTES];
+    long long number = number_of(timer->task);
+    if (sl_likely(number >= 0)) {
+        make_lane(timer, number_name(buffer, number));
+        return;
+    }
+    PyObject *keep, *name = number_at ? name_of(timer->task) : find_number(timer->task);
     if (sl_unlikely(!name))
         PyErr_Clear();
-    make_lane(timer, name);
+    make_lane(timer, core_text(name, &keep));
+    Py_XDECREF(keep);
     Py_XDECREF(name);
 }
 
@@ -575,21 +647,8 @@ static int put_in(PyTypeObject *type)
     return result;
 }
 
-// A task that is there already: its coroutine is taken out of the task and put back inside a timer. The member is found by what
-// it holds; a task where it cannot be found for certain is left alone and counted.
-static PyObject **coroutine_place(PyObject *task, PyObject *coroutine)
-{
-    PyObject **words = (PyObject **)task, **found = NULL;
-    size_t count = (size_t)task_type->tp_basicsize / sizeof *words;
-    for (size_t i = sizeof(PyObject) / sizeof *words; i < count; i++)
-        if (words[i] == coroutine) {
-            if (found)
-                return NULL;
-            found = &words[i];
-        }
-    return found;
-}
-
+// A task that is there already: its coroutine is taken out of the task and put back inside a timer. Where the member that holds it cannot
+// be found for certain the task is left alone and counted.
 PyDoc_STRVAR(adopt_task_doc, "adopt_task(task, is_running)\n--\n\nGives a task that is there already a lane. True when it has one.");
 static PyObject *adopt_task(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -603,7 +662,7 @@ static PyObject *adopt_task(PyObject *module, PyObject *const *args, Py_ssize_t 
         Py_XDECREF(coroutine);
         return PyBool_FromLong(has_one);
     }
-    PyObject **place = coroutine_place(args[0], coroutine);
+    PyObject **place = place_in(args[0], coroutine);
     struct timer *timer = place ? (struct timer *)timer_new(coroutine, args[0]) : NULL;
     Py_DECREF(coroutine);
     if (!timer) {
@@ -662,10 +721,11 @@ static PyObject *time_coroutine(PyObject *module, PyObject *const *args, Py_ssiz
         PyErr_SetString(PyExc_TypeError, "time_coroutine() takes a coroutine and a name");
         return NULL;
     }
-    PyObject *timer = timer_new(args[0], NULL);
+    PyObject *keep, *timer = timer_new(args[0], NULL);
     if (timer) {
         made++;
-        make_lane((struct timer *)timer, args[1]);
+        make_lane((struct timer *)timer, core_text(args[1], &keep));
+        Py_XDECREF(keep);
     }
     return timer;
 }
