@@ -108,6 +108,9 @@ struct sl_producer {
 #endif
 extern SL_PUBLIC SL_TLS_ struct sl_producer *sl_self_;
 
+#ifndef SL_ENTER_COLD_
+#define SL_ENTER_COLD_ sl_enter_cold_  // the Python module has something to do before
+#endif
 SL_PUBLIC void sl_enter_cold_(sl_region_t region, uint64_t frame);
 SL_PUBLIC void sl_exit_cold_(sl_region_t region, uint64_t now, uint64_t frame);  // now 0: not read yet
 SL_PUBLIC void sl_next_cold_(sl_region_t region, uint64_t now, uint64_t frame);
@@ -140,7 +143,11 @@ SL_INLINE_ uint64_t sl_ticks_(void)
 #endif
 }
 
-// The stack pointer: lower is deeper. (SL_FRAME_: the exported copies have frames of their own, and take the caller's.)
+// The stack pointer: lower is deeper. (SL_FRAME_: the exported copies have frames of their own, and take the caller's. The Python module
+// counts frames within one unit as the same.)
+#ifndef SL_FRAME_UNIT_
+#define SL_FRAME_UNIT_ 1
+#endif
 SL_INLINE_ uint64_t sl_frame_(void)
 {
 #if defined(SL_FRAME_)
@@ -148,9 +155,9 @@ SL_INLINE_ uint64_t sl_frame_(void)
 #elif defined(__x86_64__)
     uint64_t frame;
     __asm__ __volatile__("movq %%rsp, %0" : "=r"(frame));
-    return frame;
+    return frame & ~(uint64_t)(SL_FRAME_UNIT_ - 1);
 #else
-    return (uint64_t)(uintptr_t)__builtin_frame_address(0);
+    return (uint64_t)(uintptr_t)__builtin_frame_address(0) & ~(uint64_t)(SL_FRAME_UNIT_ - 1);
 #endif
 }
 
@@ -195,7 +202,7 @@ SL_INLINE_ void sl_enter(sl_region_t region)
     if (sl_perhaps(lane == SL_LANE_OFF_))
         return;
     if (sl_unlikely(!lane)) {
-        sl_enter_cold_(region, sl_frame_());
+        SL_ENTER_COLD_(region, sl_frame_());
         return;
     }
     uint32_t depth = sl_load_relaxed(&lane->depth);

@@ -10,7 +10,9 @@
 #include <stdbool.h>
 
 // Calls of one Python function come from frames of the interpreter that differ by a few words, or not at all: near ones count as one.
-#define SL_FRAME_ ((uint64_t)(uintptr_t)__builtin_frame_address(0) & ~UINT64_C(0xffff))
+#define SL_FRAME_UNIT_ 0x10000
+#define SL_ENTER_COLD_ core_enter_cold  // a thread's first call makes it known
+void core_enter_cold(uint32_t region, uint64_t frame);
 #include <scoped_lane.h>
 
 #if PY_VERSION_HEX < 0x030a0000
@@ -30,7 +32,7 @@ extern SL_TLS_ uint32_t core_told;
 extern uint32_t core_epoch;
 void core_tell_thread(void);
 
-// Before the first call of a thread, and where the library asks for the cold path anyhow.
+// Before the first step or task of a thread, and where the library asks for the cold path anyhow; sl_enter does it by itself.
 static inline void core_meet(void)
 {
     if (sl_unlikely(!sl_load_relaxed(&sl_self_->lane)) && core_told != core_epoch)
@@ -79,7 +81,6 @@ SL_INLINE_ void core_enter(struct region *region)
         core_enter_slow(region);
         return;
     }
-    core_meet();
     region->calls++;
     sl_enter(region->id);
 }

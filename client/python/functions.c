@@ -65,7 +65,6 @@ static inline void enter(uintptr_t word)
 {
     if (sl_unlikely(core_slow))
         return;
-    core_meet();
     sl_enter(region_of(word));
 }
 
@@ -111,7 +110,6 @@ static void c_event(PyObject *callable, bool enters)
     if (!enters) {
         sl_exit(region);
     } else if (!core_slow) {
-        core_meet();
         sl_enter(region);
     }
 }

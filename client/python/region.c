@@ -74,7 +74,6 @@ void core_enter_slow(struct region *region)
 {
     if (region->is_off || (core_slow && !push_skip(region, !is_paused)) || is_paused)
         return;
-    core_meet();
     region->calls++;
     sl_enter(region->id);
 }
@@ -533,10 +532,8 @@ static PyObject *begin(PyObject *module, PyObject *object)
     sl_region_t id = id_of(object);
     if (!id)
         return NULL;
-    if (sl_likely(!is_paused)) {
-        core_meet();
+    if (sl_likely(!is_paused))
         sl_enter(id);
-    }
     Py_RETURN_NONE;
 }
 
@@ -575,7 +572,6 @@ static PyObject *profiled_call(PyObject *self, PyObject *const *args, size_t cou
     struct region *region = profiled->region;
     if (sl_unlikely(is_paused | region->is_off))
         return PyObject_Vectorcall(profiled->function, args, count, names);
-    core_meet();
     region->calls++;
     sl_enter(region->id);
     PyObject *result = call_function(profiled->function, args, count, names);

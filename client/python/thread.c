@@ -1,5 +1,6 @@
-// Threads: what Python knows of them and the library does not. A thread is told of where it begins (scoped_lane.hooks), else at its
-// first call. It ends when its thread state is cleared, on itself, which is before join() returns.
+// Threads: what Python knows of them and the library does not. A thread is told of where it begins and where it ends
+// (scoped_lane.hooks); one that threading has not begun, or did before we were there, at its first call, and its end is where its thread
+// state is cleared. Both ends are on the thread itself and before join() returns.
 #include "client/python/core.h"
 
 #include <unistd.h>
@@ -89,12 +90,7 @@ static PyObject *know_properties(PyObject *module, PyObject *const *args, Py_ssi
     Py_RETURN_NONE;
 }
 
-// ---- the end: an object in the thread state's dictionary
-
-struct sentinel {
-    PyObject_HEAD
-    PyObject *thread, *told;  // the name as it was told
-};
+// ---- the end
 
 static void tell_name(PyObject *name)
 {
@@ -103,21 +99,32 @@ static void tell_name(PyObject *name)
     Py_XDECREF(keep);
 }
 
-// On the thread itself, whose last name counts, whoever gave it.
-static void sentinel_dealloc(PyObject *object)
+// On the thread itself, whose last name counts, whoever gave it. `told`: the name as it was told, given up here.
+static void end(PyObject *thread, PyObject *told)
 {
-    struct sentinel *self = (struct sentinel *)object;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name = self->thread ? name_of(self->thread) : NULL;
-    if (name && name != self->told)
+    PyObject *name = thread ? name_of(thread) : NULL;
+    if (name && name != told)
         tell_name(name);
     Py_XDECREF(name);
-    Py_XDECREF(self->thread);
-    Py_XDECREF(self->told);
+    Py_XDECREF(told);
     sl_thread_ended_();
     core_told = 0;
     PyErr_Restore(type, value, traceback);
+}
+
+// Stands in the thread state's dictionary where nothing of ours is called at the thread's end.
+struct sentinel {
+    PyObject_HEAD
+    PyObject *thread, *told;
+};
+
+static void sentinel_dealloc(PyObject *object)
+{
+    struct sentinel *self = (struct sentinel *)object;
+    end(self->thread, self->told);
+    Py_XDECREF(self->thread);
     PyObject_Free(self);
 }
 
@@ -166,35 +173,40 @@ static PyObject *own_thread(void)
     return thread;
 }
 
-static void tell(PyObject *thread)
+// The calling thread's; returns the name as it was told, NULL where it has none. No exception is set, before or after.
+static PyObject *introduce(PyObject *thread)
 {
+    core_told = core_epoch;  // first: asking may come here again
     PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, word_own_daemon);
     bool is_daemon = daemon && PyObject_IsTrue(daemon) == 1;
     PyErr_Clear();
     Py_XDECREF(daemon);
     sl_thread_introduce_(core_text(name, &keep), is_daemon);
     Py_XDECREF(keep);
-    watch_end(thread, name);
-    Py_XDECREF(name);
-}
-
-// `thread`: the calling thread's object, NULL where it is to be found.
-static void tell_of(PyObject *thread)
-{
-    PyObject *type, *value, *traceback;
-    core_told = core_epoch;  // first: telling may come here again
-    PyErr_Fetch(&type, &value, &traceback);
-    thread = thread ? Py_NewRef(thread) : own_thread();
-    if (thread)
-        tell(thread);
-    Py_XDECREF(thread);
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    return name;
 }
 
 void core_tell_thread(void)
 {
-    tell_of(NULL);
+    PyObject *type, *value, *traceback;
+    core_told = core_epoch;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *thread = own_thread();
+    if (thread) {
+        PyErr_Clear();
+        PyObject *told = introduce(thread);
+        watch_end(thread, told);
+        Py_XDECREF(told);
+        Py_DECREF(thread);
+    }
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+void core_enter_cold(uint32_t region, uint64_t frame)
+{
+    core_meet();
+    sl_enter_cold_(region, frame);
 }
 
 // ---- where a thread begins
@@ -208,10 +220,11 @@ static PyObject *begin_thread(PyObject *thread, PyObject *unused)
         PyObject *name = name_of(thread);
         core_name_greenlet(name);
         Py_XDECREF(name);
-    } else {
-        tell_of(thread);
+        return PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
     }
-    return PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
+    PyObject *told = introduce(thread), *result = PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
+    end(thread, told);
+    return result;
 }
 
 PyDoc_STRVAR(begin_method_doc, "begin_method(type, plain)\n--\n\nWhat makes a thread known and then does what `plain` does.");

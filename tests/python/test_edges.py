@@ -115,6 +115,33 @@ started.wait()
     assert process["produced"] == process["stored"] and process["lost"] == 0
 
 
+def test_what_a_thread_still_does_when_its_locals_are_dropped_is_on_its_lane(scripts):
+    file = scripts.record(
+        PREAMBLE
+        + """
+class Last:
+    def __del__(self):
+        with sl.region("last"):
+            pass
+
+def work():
+    locals.last = Last()
+    with sl.region("work"):
+        pass
+    if threading.current_thread().name == "1":
+        threading.current_thread().name = "renamed"
+
+locals = threading.local()
+for i in range(3):
+    in_thread(work, str(i)).join()
+"""
+    )
+    assert sorted(row.name for row in file.threads(0)) == ["0", "2", "renamed"]
+    by = file.by_thread(0)
+    assert all(by[name, region][0] == 1 for name in ("0", "renamed", "2") for region in ("work", "last"))
+    assert not any(row.alive for row in file.threads(0))
+
+
 def test_forks_while_other_threads_are_registered_and_forks_of_a_worker(scripts):  # 78, 116
     """Whoever holds the library's lock in the parent is not there in the child, which has to go on."""
     children = 30
