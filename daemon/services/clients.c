@@ -74,6 +74,7 @@ static bool find_process(struct client *client, uid_t uid, gid_t gid)
     }
     client->run = runs_for_client(daemon, client, uid, gid);
     struct process_facts facts = facts_of(client, uid, gid);
+    runs_find_parent(client->run, client, &facts);
     client->process = model_add_process(&client->run->model, &facts);
     client->process->host = alloc_text(daemon->host);
     spool_put_process(&client->run->spool, client->process);

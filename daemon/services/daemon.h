@@ -215,6 +215,8 @@ void sampler_forget(struct client *client);
 
 // ---- runs.c
 struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid);
+// Its parent is the nearest ancestor that is in the run, where there is one: shells and servers of forks are left out.
+void runs_find_parent(const struct run *run, const struct client *client, struct process_facts *facts);
 struct run *runs_find(const struct daemon *daemon, const char *name, uid_t uid);  // the newest one of that name that `uid` may have
 bool runs_is_called(const struct run *run, const char *name);                     // its id, its key, or the key's last part
 // What a `scoped-lane run` asks for.

@@ -26,7 +26,8 @@
 #define IDLE_END_NS         1000000000     // after the last process
 #define LATE_MEMBER_NS      10000000000    // for commands of a launcher that have not come yet
 #define SYNC_PERIOD_NS      5000000000
-enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64, JOINED_MAX = 256, CONVERSIONS = 3 };
+enum { ANCHORS_KEPT = 1024, TASKS_KEPT = 10000, OCTAVES_KEPT = 1 << 15 /* 8 MiB */, RUNS_KEPT = 64, JOINED_MAX = 256, CONVERSIONS = 3,
+       ANCESTORS_MAX = 64 };
 
 static const char *const state_names[] = {"recording", "converting", "published", "failed"};
 
@@ -128,36 +129,66 @@ static struct run *open_run(struct daemon *daemon, const char *key, uid_t uid, g
     return made;
 }
 
-static const struct run *run_of(const struct daemon *daemon, uid_t uid, uint32_t pid, uint64_t start_time)
+// A process, then its parent, and so on, as far as /proc knows them: {pid, 0} where the next one up has ended meanwhile.
+struct ascent {
+    uint32_t pid, parent_pid;
+    uint64_t start_time, parent_start_time;  // 0 not known
+    int depth;
+};
+
+static struct ascent ascent_from(const struct client *client)
 {
-    for (const struct run *run = daemon->runs; run; run = run->next)
-        for (uint32_t i = 0; run->uid == uid && i < run->model.process_count; i++) {
-            const struct process_facts *facts = &run->model.processes[i]->facts;
-            if (facts->pid == pid && facts->start_time == start_time)
-                return run;
-        }
-    return NULL;
+    const struct sl_segment *identity = &client->segment.identity;
+    return (struct ascent){.pid = (uint32_t)client->pid, .start_time = client->start_time, .parent_pid = identity->parent_pid,
+                           .parent_start_time = identity->parent_start_time};
+}
+
+static bool ascend(struct ascent *at)
+{
+    struct procfs_stat stat;
+    if (at->parent_pid <= 1 || ++at->depth >= ANCESTORS_MAX)
+        return false;
+    bool is_there = procfs_stat(at->parent_pid, 0, &stat) == 0 && (!at->parent_start_time || stat.start_time == at->parent_start_time);
+    at->pid = at->parent_pid;
+    at->start_time = is_there ? stat.start_time : at->parent_start_time;
+    at->parent_pid = is_there ? stat.parent_pid : 0;
+    at->parent_start_time = 0;
+    return true;
+}
+
+static bool has_process(const struct run *run, uint32_t pid, uint64_t start_time)
+{
+    for (uint32_t i = 0; i < run->model.process_count; i++) {
+        const struct process_facts *facts = &run->model.processes[i]->facts;
+        if (facts->pid == pid && facts->start_time == start_time)
+            return true;
+    }
+    return false;
 }
 
 // The key of a process without one of its own: the run of what it was before an exec, of its nearest registered ancestor (also
 // of one that has ended: its child may have come to us later), else its own. Other users' processes are no ancestors.
 static char *key_by_ancestors(struct daemon *daemon, const struct client *client, uid_t uid)
 {
-    const struct sl_segment *identity = &client->segment.identity;
-    struct procfs_stat stat = {.parent_pid = identity->parent_pid, .start_time = client->start_time};
-    uint32_t pid = (uint32_t)client->pid;
-    for (int depth = 0; depth < 64 && pid > 1; depth++) {
-        const struct run *run = run_of(daemon, uid, pid, stat.start_time);
-        if (run)
-            return alloc_text(run->key);
-        uint64_t known = depth == 0 ? identity->parent_start_time : 0;
-        pid = stat.parent_pid;
-        if (procfs_stat(pid, 0, &stat) < 0 || (known && stat.start_time != known))
-            stat = (struct procfs_stat){.start_time = known};
-    }
+    struct ascent at = ascent_from(client);
+    do
+        for (const struct run *run = daemon->runs; run; run = run->next)
+            if (run->uid == uid && has_process(run, at.pid, at.start_time))
+                return alloc_text(run->key);
+    while (ascend(&at));
     const uint8_t *uuid = client->segment.identity.uuid;
     return alloc_printf("%u:own:%02x%02x%02x%02x%02x%02x%02x%02x", (unsigned)client->segment.identity.uid, uuid[0], uuid[1], uuid[2],
                         uuid[3], uuid[4], uuid[5], uuid[6], uuid[7]);
+}
+
+void runs_find_parent(const struct run *run, const struct client *client, struct process_facts *facts)
+{
+    for (struct ascent at = ascent_from(client); ascend(&at);)
+        if (has_process(run, at.pid, at.start_time)) {
+            facts->parent_pid = at.pid;
+            facts->parent_start_time = at.start_time;
+            return;
+        }
 }
 
 struct run *runs_for_client(struct daemon *daemon, const struct client *client, uid_t uid, gid_t gid)
