@@ -25,6 +25,7 @@ async def blocks():
 async def main():
     await asyncio.gather(*(waits(n) for n in range(int(sys.argv[1]))), blocks())
 
+sl.end(sl.region("never begun").id)
 with sl.region("started"):
     pass
 with sl.region("everything"):
@@ -93,8 +94,10 @@ def test_rows_are_dicts_with_what_the_reply_said_of_itself(live, sl, scripts, se
     assert groups[("db",)] == 50 and groups[("blocking",)] == 1
     regions = {row["name"]: row["open"] for row in live.Daemon(service.rundir).regions()}
     assert regions == {"db": 50, "blocking": 1, "everything": 1, "started": 0}
-    for table in live.TABLES:
-        assert isinstance(getattr(live, table)(), list)
+    for table, fields in live.TABLES.items():
+        rows = getattr(live, table)()
+        assert isinstance(rows, list) and all(list(row) == fields.split() for row in rows), table
+        assert rows or table == "loss"  # which has its turn below
     path = live.Daemon(service.rundir).snapshot(scripts.path / "now.h5")
     assert sl.open(path)["started"][0].num_calls == 1
     program.kill()
@@ -308,15 +311,22 @@ async def main():
         await asyncio.sleep(0.001)
     frame = live.tasks().frame()
     print(type(frame).__name__, len(frame), list(frame["coro_name"]), whole(frame["done_ns"]), [type(stack) for stack in frame["stack"]])
-    print(len(live.Rows([], {}).frame()) if sys.argv[1] == "real" else 0)
+    print(list(live.tasks(kind="none such").frame()) == list(live.tasks().frame()) == list(live.tasks()[0]))
 with sl.region("mine"):
     asyncio.run(main())
+deep = sl.region("deep").id
+for act in (sl.begin, sl.end):
+    for _ in range(10000):
+        act(deep)
+while not (lost := live.loss()):
+    pass
+print(list(lost[0]) == live.TABLES["loss"].split(), lost[0]["reason"])
 """
         ),
         pandas,
         **scripts.env,
     )
-    assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\n0\n"
+    assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\nTrue\nTrue too deep\n"
 
 
 SERVES = """

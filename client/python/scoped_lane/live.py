@@ -14,14 +14,31 @@ import os
 
 from scoped_lane import files
 
-TABLES = ("runs", "processes", "threads", "tasks", "regions", "lanes", "where", "loss", "unmatched", "status")
+# Each listing with its fields, which a reply without rows does not tell.
+TABLES = {
+    "runs": "run key state file uid part processes live members unable unable_why produced stored lost progress problem",
+    "processes": "run host rank file_rank pid parent_pid program state paused exit_status threads tasks calls produced stored lost unmatched "
+    "unmatched_why crossing abandoned threads_folded tasks_folded last_event_ns",
+    "threads": "run host rank file_rank pid index ident native_id name daemon start_ns end_ns cpu_ns cpu_exact cpu_share run_queue_ns switches "
+    "calls lost state task_index stack since_ns moving",
+    "tasks": "run host rank file_rank pid index kind name coro_name thread_index created_ns done_ns steps running_ns suspended_ns longest_step_ns "
+    "bound state stack since_ns moving",
+    "regions": "run rank name calls open total_ns self_ns min_ns max_ns mean_ns p50_ns p99_ns exact imbalance",
+    "lanes": "run host rank file_rank pid lane label thread_index task_index state stack since_ns moving",
+    "where": "run host stack lanes ranks rank_count youngest_ns oldest_ns state",
+    "loss": "run host rank file_rank pid ring thread_index reason count",
+    "unmatched": "run host rank file_rank pid region lane thread_index count first_ns last_ns entered_lane entered_thread_index entered_ns why",
+    "status": "version pid host rundir output private started_ns clock clock_error_ns runs processes without_socket refused last_refusal stuck "
+    "alerts pump_period_ms connections requests requests_cpu_ns",
+}
 
 
 class Rows(list):
     """Rows, dicts each. Of the reply: `time_ns`, `generation`, and `trust`, which says what is missing in them."""
 
-    def __init__(self, rows, reply):
+    def __init__(self, rows, reply, table=None):
         super().__init__(rows)
+        self._fields = TABLES.get(table, "").split()
         self.time_ns, self.generation, self.trust = reply.get("time_ns"), reply.get("generation"), reply.get("trust") or {}
 
     def frame(self):
@@ -30,7 +47,8 @@ class Rows(list):
             import pandas
         except ImportError:
             raise ImportError("frame() takes pandas, which is not installed; the rows are a list of dicts") from None
-        columns = {name: [row.get(name) for row in self] for name in dict.fromkeys(name for row in self for name in row)}
+        names = dict.fromkeys(name for row in self for name in row) or self._fields
+        columns = {name: [row.get(name) for row in self] for name in names}
         for name, values in columns.items():
             if {type(value) for value in values} == {int, type(None)}:
                 columns[name] = pandas.array(values, dtype="Int64")
@@ -69,7 +87,7 @@ class Daemon:
             reply = reply or page
             rows += page["rows"]
             cursor = page["cursor"]
-        return Rows(rows, reply)
+        return Rows(rows, reply, table)
 
     def snapshot(self, output, run=None):
         """Writes what is recorded so far of a run to a file, and returns its path; without `run` there has to be one only."""
@@ -105,7 +123,7 @@ def rows(table, **filters):
     replies = [daemon.rows(table, **filters) for daemon in daemons()]
     if not replies:
         raise ConnectionError(f"no scoped-laned listens in {', '.join(files.places())}")
-    found = Rows([row for reply in replies for row in reply], {})
+    found = Rows([row for reply in replies for row in reply], {}, table)
     found.time_ns = max(reply.time_ns for reply in replies)
     if len(replies) == 1:
         found.generation, found.trust = replies[0].generation, replies[0].trust
