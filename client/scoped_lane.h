@@ -164,7 +164,7 @@ SL_INLINE_ uint64_t sl_frame_(void)
 // Appends an ordinary call: duration below 2^47 ticks, no other append in progress. The order makes it safe against handlers and
 // kills: see proto/ring.h. 0: it has begun, and the cold path has to end it, for the ring may be full. Nothing is called in between, so
 // that nothing has to be kept for afterwards.
-SL_INLINE_ int sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, uint64_t start,
+SL_INLINE_ int sl_append_call_(struct sl_producer *self, struct sl_lane *lane, struct sl_entry *entry, sl_region_t region, uint64_t start,
                                uint64_t duration)
 {
     struct sl_ring *ring = self->ring;
@@ -180,7 +180,6 @@ SL_INLINE_ int sl_append_call_(struct sl_producer *self, struct sl_lane *lane, s
     uint64_t waited = lane->suspended - entry->suspended;
     if (waited > duration)
         waited = duration;
-    uint32_t region = SL_ENTRY_REGION(entry->region);
     struct sl_record *record = self->records + (head & self->mask);
     sl_store_relaxed(&record->word[0], start);
     sl_store_relaxed(&record->word[1], sl_record_word1(SL_CALL, duration));
@@ -245,7 +244,7 @@ SL_INLINE_ void sl_exit(sl_region_t region)
         sl_exit_cold_(region, now, sl_frame_());
         return;
     }
-    if (sl_unlikely(!sl_append_call_(self, lane, entry, start, duration))) {
+    if (sl_unlikely(!sl_append_call_(self, lane, entry, region, start, duration))) {
         sl_exit_late_(entry, now);
         return;
     }
@@ -278,7 +277,7 @@ SL_INLINE_ void sl_next(sl_region_t region)
         sl_next_cold_(region, now, sl_frame_());
         return;
     }
-    if (sl_unlikely(!sl_append_call_(self, lane, entry, start, duration))) {
+    if (sl_unlikely(!sl_append_call_(self, lane, entry, SL_ENTRY_REGION(entry->region), start, duration))) {
         sl_next_late_(entry, now, region, sl_frame_());
         return;
     }

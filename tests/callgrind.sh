@@ -6,11 +6,11 @@
 set -u
 costs='
 enter     do_enter                 29
-exit      do_exit                  78
+exit      do_exit                  77
 next      do_next                  87
 step      do_step_in,do_step_out   159
-inside    do_enter_inside,do_exit_inside 107
-task      do_create,do_finish      1180
+inside    do_enter_inside,do_exit_inside 106
+task      do_create,do_finish      1179
 off       do_enter,do_exit         12
 '
 build=${SL_BUILD:-obj/release}
