@@ -107,13 +107,15 @@ static PyTypeObject known_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
 };
 
-static bool is_true(PyObject *object, PyObject *name)
+static const PyGetSetDef *dead_member;  // greenlet's own, which is asked after every switch; NULL where it is no plain member
+
+static bool is_dead(PyObject *greenlet)
 {
-    PyObject *value = PyObject_GetAttr(object, name);
-    bool truth = value == Py_True;
-    if (!value)
+    PyObject *dead = sl_likely(dead_member != NULL) ? dead_member->get(greenlet, dead_member->closure) : PyObject_GetAttr(greenlet, word_dead);
+    bool truth = dead == Py_True;
+    if (!dead)
         PyErr_Clear();
-    Py_XDECREF(value);
+    Py_XDECREF(dead);
     return truth;
 }
 
@@ -329,7 +331,7 @@ static void switched(PyObject *origin, PyObject *target)
     struct known *from = known_or_new(origin);
     if (from) {
         leave(from);
-        if (!from->is_main && is_true(origin, word_dead))
+        if (!from->is_main && is_dead(origin))
             forget(from);
     }
     struct known *to = known_or_new(target);
@@ -551,6 +553,8 @@ static int put_in_type(PyTypeObject *type)
         Py_XDECREF(plain_run);
         plain_init_method = Py_NewRef(before_init);
         plain_run = Py_NewRef(before_run);
+        PyObject *dead = PyDict_GetItemString(type->tp_dict, "dead");
+        dead_member = dead && Py_TYPE(dead) == &PyGetSetDescr_Type ? ((PyGetSetDescrObject *)dead)->d_getset : NULL;
         plain_new = type->tp_new;
         plain_init = type->tp_init;
         result = PyDict_SetItemString(type->tp_dict, "__init__", init) < 0 || PyDict_SetItemString(type->tp_dict, "run", run) < 0 ? -1 : 0;
