@@ -265,7 +265,7 @@ void lane_shrink(struct sl_lane *lane);  // an empty lane's overflow block goes 
 
 // ---- task.c
 struct sl_task_row *task_row(sl_task_t task);                 // NULL when it has none, or has ended
-void task_thread_ended(struct producer *self, uint64_t now);  // steps in progress end, cached rows go back
+void task_thread_ended(struct producer *self);                // steps in progress end, cached rows go back
 
 // ---- local.c: without a segment; under the lock
 bool local_begin(void);  // NEW or OFF -> LOCAL; true in LOCAL and RECORDING

@@ -93,6 +93,7 @@ static inline uint32_t thread_for(const struct producer *self, sl_task_t task)
     return is_local(task) ? self->serial : self->index;
 }
 
+// Before the clock is read: a thread that is preempted between that and its stores would have readers count on, and then take time back.
 static inline void begin_write(struct sl_lane *lane)
 {
     sl_store_relaxed(&lane->seq, (lane->seq + 1) | 1);  // it is odd already where a longjmp left it so
@@ -102,12 +103,12 @@ static inline void begin_write(struct sl_lane *lane)
 
 static inline void end_write(struct sl_lane *lane)
 {
-    sl_store_release(&lane->seq, lane->seq + 1);
+    sl_store_release(&lane->seq, (lane->seq | 1) + 1);  // even already where a handler's step came in between
 }
 
+// Both end what begin_write began.
 static inline void open_step(struct sl_lane *lane, uint32_t thread, uint64_t now)
 {
-    begin_write(lane);
     if (now < lane->last_step_end)
         now = lane->last_step_end;
     if (lane->steps)
@@ -144,7 +145,6 @@ SL_INLINE_ void close_step(struct producer *self, struct sl_task_row *row, uint6
     uint64_t length = now - lane->step_started;
     if (sl_unlikely(length >= client->slow_step))
         tell_slow_step(self, row, length);
-    begin_write(lane);
     sl_store_relaxed(&lane->running, lane->running + length);
     SL_TESTPOINT_(step_running_told);
     if (length > lane->longest_step)
@@ -251,7 +251,9 @@ static inline struct producer *stepping_producer(void)
 
 static inline uint64_t step_ticks(void)
 {
-    return sl_likely(client->clock != SL_CLOCK_MONOTONIC) ? sl_ticks_() : client_ticks();
+    uint64_t now = client_ticks();
+    SL_TESTPOINT_(step_clock_read);
+    return now;
 }
 
 // The row's task is stepped for the first time since a tracker was installed.
@@ -281,10 +283,14 @@ static __attribute__((noinline)) void step_in(sl_task_t task)
     }
     if (row && sl_unlikely(sl_load_relaxed(&row->noted) != self->seen))
         note(row);
-    uint64_t now = step_ticks();
     struct sl_task_row *outer = current_row(self);
     sl_task_t under = self->task;
     set_none_current(self);
+    if (outer)
+        begin_write(&outer->lane);
+    if (row)
+        begin_write(lane);
+    uint64_t now = step_ticks();
     if (outer)
         close_step(self, outer, now, TASK_PAUSED | (thread_for(self, under) + 1));
     sl_store_relaxed(&lane->under, under);
@@ -304,17 +310,21 @@ static __attribute__((noinline)) void step_out(sl_task_t task)
         count_refused(self);
         return;
     }
-    uint64_t now = step_ticks();
     struct sl_task_row *row = self->task_row;
     struct sl_lane *lane = row ? &row->lane : &self->rowless;
     sl_task_t under = lane->under;
+    struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
     set_none_current(self);
+    if (row)
+        begin_write(lane);
+    if (outer)
+        begin_write(&outer->lane);
+    uint64_t now = step_ticks();
     sl_store_relaxed(&lane->under, 0);
     if (row)
         close_step(self, row, now, 0);
     else
         lane->stepping = 0;
-    struct sl_task_row *outer = under && !is_rowless(under) ? row_of(under) : NULL;
     if (outer)
         open_step(&outer->lane, thread_for(self, under), now);
     set_current(self, outer || is_rowless(under) ? under : 0, outer);
@@ -344,8 +354,11 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
         step_in(task);
         return;
     }
+    begin_write(&row->lane);
+    uint64_t now = sl_ticks_();
+    SL_TESTPOINT_(step_clock_read);
     sl_store_relaxed(&row->lane.under, 0);
-    open_step(&row->lane, self->index, sl_ticks_());
+    open_step(&row->lane, self->index, now);
     set_task(self, task, row);
     change_lane(self, &row->lane);
 }
@@ -358,8 +371,10 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         step_out(task);
         return;
     }
-    uint64_t now = sl_ticks_();
     set_none_current(self);
+    begin_write(&row->lane);
+    uint64_t now = sl_ticks_();
+    SL_TESTPOINT_(step_clock_read);
     close_step(self, row, now, 0);
     change_lane(self, sl_ring_lane(self->hot.ring));
     if (sl_unlikely(sl_load_acquire(&row->finished)))
@@ -538,7 +553,7 @@ SL_PUBLIC int sl_task_exit_(sl_task_t task, sl_region_t region)
     return lane_leave(self, &row->lane, region, client_ticks(), sl_frame_());
 }
 
-void task_thread_ended(struct producer *self, uint64_t now)
+void task_thread_ended(struct producer *self)
 {
     sl_task_t task = self->task;
     set_current(self, 0, NULL);
@@ -547,10 +562,12 @@ void task_thread_ended(struct producer *self, uint64_t now)
         struct sl_lane *lane = row ? &row->lane : &self->rowless;
         sl_task_t under = lane->under;
         lane->under = 0;
-        if (row && !(lane->stepping & TASK_PAUSED))
-            close_step(self, row, now, 0);
-        else
+        if (row && !(lane->stepping & TASK_PAUSED)) {
+            begin_write(lane);
+            close_step(self, row, step_ticks(), 0);
+        } else {
             sl_store_relaxed(&lane->stepping, 0);
+        }
         if (row)
             complete(self, row, true);
         task = row || is_rowless(task) ? under : 0;

@@ -338,7 +338,7 @@ void thread_ended(void *page)
     client_lock(&guard);
     uint64_t now = client_ticks();
     struct sl_thread_row *row = self->row;
-    task_thread_ended(self, now);
+    task_thread_ended(self);
     if (!(row->flags & SL_THREAD_NAMED))
         thread_store_own_comm(row);
     tracker_thread_ended(self);

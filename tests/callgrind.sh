@@ -8,7 +8,7 @@ costs='
 enter     do_enter                 29
 exit      do_exit                  77
 next      do_next                  87
-step      do_step_in,do_step_out   159
+step      do_step_in,do_step_out   162
 inside    do_enter_inside,do_exit_inside 106
 task      do_create,do_finish      1179
 off       do_enter,do_exit         12

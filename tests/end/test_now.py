@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 
+import pytest
 from conftest import wait_until
 from load import Books, Load
 from runfile import RunFile, accept
@@ -58,6 +59,29 @@ def test_a_step_that_stands_in_its_end_counts_once(service):
         reply = service.query("/v1/tasks")
         (row,) = reply["rows"]
         assert 300e6 <= row["running_ns"] and row["running_ns"] + row["suspended_ns"] <= reply["time_ns"] - row["created_ns"]
+    stopper.program.stdin.close()
+    stopper.program.kill()
+
+
+@pytest.mark.parametrize("hit, of", [(3, "suspended_ns"), (4, "running_ns")], ids=["a suspension's end", "a step's end"])
+def test_no_time_is_told_that_a_change_under_way_takes_back(service, hit, of):
+    """The program is stopped when it has read the clock and stored nothing yet, as one that is preempted there."""
+    stopper = at_testpoint(service, CLIENT, points_of(CLIENT)["step_clock_read"], service.api("told"), hit=hit, stop=True, stdin=subprocess.PIPE)
+
+    def tell(line):
+        stopper.program.stdin.write(line)
+        stopper.program.stdin.flush()
+
+    tell(b"step handle 0\n")
+    looks = [wait_until(lambda: service.rows("tasks"), what="the task is known")[0]]
+    tell(b"step handle 100\n")
+    until = looks[0]["since_ns"] + 500_000_000
+    while (reply := service.query("/v1/tasks"))["time_ns"] < until:
+        looks.append(reply["rows"][0])
+    assert stopper.hit
+    tell(b"go on\n")
+    looks.append(wait_until(lambda: (row := the_task(service))["steps"] == 2 and row["state"] == "suspended" and row, what="it goes on"))
+    assert all(one[of] <= other[of] for one, other in zip(looks, looks[1:])) and looks[-1][of] >= (100e6 if of == "running_ns" else 0)
     stopper.program.stdin.close()
     stopper.program.kill()
 
