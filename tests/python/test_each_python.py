@@ -53,8 +53,8 @@ def task_names(scripts, python):
 
 
 def test_tasks_have_the_names_that_asyncio_gives_them(scripts):
-    recorded, given = task_names(scripts, sys.executable)
-    assert recorded == given
+    names, given = task_names(scripts, sys.executable)
+    assert names == given
 
 
 @pytest.mark.parametrize("python", [python for python in PYTHONS if version_of(python) != "%d.%d" % sys.version_info[:2]], ids=version_of)

@@ -311,6 +311,7 @@ async def main():
         await asyncio.sleep(0.001)
     frame = live.tasks().frame()
     print(type(frame).__name__, len(frame), list(frame["coro_name"]), whole(frame["done_ns"]), [type(stack) for stack in frame["stack"]])
+    print(len(live.Rows([], {}).frame()) if sys.argv[1] == "real" else 0)
     print(list(live.tasks(kind="none such").frame()) == list(live.tasks().frame()) == list(live.tasks()[0]))
 with sl.region("mine"):
     asyncio.run(main())
@@ -326,7 +327,7 @@ print(list(lost[0]) == live.TABLES["loss"].split(), lost[0]["reason"])
         pandas,
         **scripts.env,
     )
-    assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\nTrue\nTrue too deep\n"
+    assert said.stdout_text == f"DataFrame 2 ['main', 'sleep'] ('Int64', [False, True]) {[list] * 2}\n0\nTrue\nTrue too deep\n"
 
 
 SERVES = """
