@@ -339,6 +339,15 @@ static inline bool steps_plainly(const struct producer *self)
     return (uintptr_t)sl_load_relaxed(&self->hot.lane) > (uintptr_t)SL_LANE_OFF_ && self->seen == sl_load_acquire(&client->epoch);
 }
 
+// Marks the row as changing, then reads the clock.
+static inline uint64_t begin_plain_step(struct sl_lane *lane)
+{
+    begin_write(lane);
+    uint64_t now = sl_ticks_();
+    SL_TESTPOINT_(step_clock_read);
+    return now;
+}
+
 static inline void change_lane(struct producer *self, struct sl_lane *lane)
 {
     self->lane = lane;
@@ -354,9 +363,7 @@ SL_PUBLIC void sl_task_step_in(sl_task_t task)
         step_in(task);
         return;
     }
-    begin_write(&row->lane);
-    uint64_t now = sl_ticks_();
-    SL_TESTPOINT_(step_clock_read);
+    uint64_t now = begin_plain_step(&row->lane);
     sl_store_relaxed(&row->lane.under, 0);
     open_step(&row->lane, self->index, now);
     set_task(self, task, row);
@@ -372,9 +379,7 @@ SL_PUBLIC void sl_task_step_out(sl_task_t task)
         return;
     }
     set_none_current(self);
-    begin_write(&row->lane);
-    uint64_t now = sl_ticks_();
-    SL_TESTPOINT_(step_clock_read);
+    uint64_t now = begin_plain_step(&row->lane);
     close_step(self, row, now, 0);
     change_lane(self, sl_ring_lane(self->hot.ring));
     if (sl_unlikely(sl_load_acquire(&row->finished)))

@@ -680,10 +680,10 @@ static PyObject *rename_greenlet(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "kU", &ident, &name))
         return NULL;
-    if (ident == PyThread_get_thread_ident() || !core_runs_greenlet())
-        Py_RETURN_FALSE;
-    core_name_greenlet(name);
-    Py_RETURN_TRUE;
+    const struct known *known = ident != PyThread_get_thread_ident() ? running_greenlet() : NULL;
+    if (known)
+        core_rename_task(known->task, name);
+    return PyBool_FromLong(known != NULL);
 }
 
 PyDoc_STRVAR(known_greenlets_doc, "known_greenlets()\n--\n\nHow many are remembered.");

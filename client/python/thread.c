@@ -176,7 +176,6 @@ static PyObject *own_thread(void)
 // The calling thread's; returns the name as it was told, NULL where it has none. No exception is set, before or after.
 static PyObject *introduce(PyObject *thread)
 {
-    core_told = core_epoch;  // first: asking may come here again
     PyObject *keep, *name = name_of(thread), *daemon = property_of(thread, word_daemon, word_own_daemon);
     bool is_daemon = daemon && PyObject_IsTrue(daemon) == 1;
     PyErr_Clear();
@@ -189,17 +188,16 @@ static PyObject *introduce(PyObject *thread)
 void core_tell_thread(void)
 {
     PyObject *type, *value, *traceback;
-    core_told = core_epoch;
+    core_told = core_epoch;  // first: asking may come here again
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *thread = own_thread();
+    PyErr_Clear();
     if (thread) {
-        PyErr_Clear();
         PyObject *told = introduce(thread);
         watch_end(thread, told);
         Py_XDECREF(told);
         Py_DECREF(thread);
     }
-    PyErr_Clear();
     PyErr_Restore(type, value, traceback);
 }
 
@@ -222,6 +220,7 @@ static PyObject *begin_thread(PyObject *thread, PyObject *unused)
         Py_XDECREF(name);
         return PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
     }
+    core_told = core_epoch;
     PyObject *told = introduce(thread), *result = PyObject_CallFunctionObjArgs(plain_begin, thread, NULL);
     end(thread, told);
     return result;
