@@ -504,7 +504,28 @@ static void take_call(struct taking *taking, const struct sl_record *record)
         taking->newest = end;
 }
 
-static void take_other(struct taking *taking, const struct sl_record *record)
+static void count_step(const struct model *model, struct model_process *process, struct model_slot *slot, uint64_t number,
+                       const struct sl_record *record)
+{
+    if (number < slot->steps_next)  // a query was ahead
+        return;
+    struct steps *steps = steps_of(&process->steps, (uint32_t)sl_record_await_field(record));
+    steps_count_slow(steps->over, model_length_ns(model, process, sl_record_duration(record)));
+}
+
+void model_steps_ahead(const struct model *model, struct model_process *process, uint32_t slot_number, uint64_t first,
+                       const struct sl_record *records, size_t count)
+{
+    struct model_slot *slot = model_slot(process, slot_number);
+    if (!slot || first + count <= slot->steps_next)
+        return;
+    for (size_t i = first < slot->next ? slot->next - first : 0; i < count; i++)
+        if (sl_record_kind(&records[i]) == SL_STEP)
+            count_step(model, process, slot, first + i, &records[i]);
+    slot->steps_next = first + count;
+}
+
+static void take_other(struct taking *taking, uint64_t number, const struct sl_record *record)
 {
     if (sl_record_kind(record) == SL_THREAD) {
         account(taking);
@@ -516,8 +537,7 @@ static void take_other(struct taking *taking, const struct sl_record *record)
         struct model_call call = call_of(taking->slot, record);
         keep_ended_open(taking->process, &call);
     } else if (sl_record_kind(record) == SL_STEP) {
-        struct steps *steps = steps_of(&taking->process->steps, (uint32_t)sl_record_await_field(record));
-        steps_count_slow(steps->over, model_length_ns(taking->model, taking->process, sl_record_duration(record)));
+        count_step(taking->model, taking->process, taking->slot, number, record);
     }
 }
 
@@ -545,7 +565,7 @@ void model_records(struct model *model, struct model_process *process, uint32_t 
             if (newest_call)
                 note_newest(slot, newest_call);
             newest_call = NULL;
-            take_other(&taking, &records[i]);
+            take_other(&taking, first + i, &records[i]);
         }
     }
     if (newest_call)

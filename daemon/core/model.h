@@ -61,7 +61,8 @@ struct model_task {
 };
 
 struct model_slot {
-    uint64_t next;   // sequence number of the record to come
+    uint64_t next;  // sequence number of the record to come
+    uint64_t steps_next;  // likewise, where queries have counted the steps that they saw ahead of it
     uint32_t owner;  // thread index, SL_RING_FREE before the first THREAD record
     bool shared;     // several threads have had it, one after another
     uint64_t calls;  // consumed, stored or lost here
@@ -169,6 +170,10 @@ struct model_slot *model_slot(struct model_process *process, uint32_t slot);
 // counted as stored, or as lost for `lost_reason` when that is >= 0, and given to `on_call` where there is one.
 void model_records(struct model *model, struct model_process *process, uint32_t slot, uint64_t first, const struct sl_record *records,
                    size_t count, int lost_reason, model_on_call on_call, void *context);
+
+// Counts the steps in records that still wait in their ring. model_records will not count them again.
+void model_steps_ahead(const struct model *model, struct model_process *process, uint32_t slot, uint64_t first,
+                       const struct sl_record *records, size_t count);
 
 // The producer's counters of a ring (or FACTS_ELSEWHERE), as read now; `stored` and the daemon's reasons are kept as they are.
 void model_set_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger);

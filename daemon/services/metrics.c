@@ -268,13 +268,11 @@ static void forget_run(struct metrics *metrics)
 // Part by part: its lanes, then its tasks' steps. False where the page pauses.
 static bool add_process(struct metrics *metrics, struct page *page, struct run *run, struct model_process *process)
 {
-    uint32_t part = page_first_part(page, run, process);
-    if (part < STEPS_PART) {
+    uint32_t part = page_first_part(page, run, process), steps_part = part < STEPS_PART ? 0 : part - STEPS_PART;
+    if (part < STEPS_PART)
         region_sums_add(&metrics->sums, page, run, process);
-        part = STEPS_PART;
-    }
-    while (!page->paused && step_sums_add_part(&metrics->steps, page, run, process, part - STEPS_PART))
-        page_pauses(page, run, process, ++part);
+    while (!page->paused && step_sums_add_part(&metrics->steps, page, run, process, &steps_part))
+        page_pauses(page, run, process, STEPS_PART + steps_part);
     return !page->paused;
 }
 

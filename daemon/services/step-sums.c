@@ -7,7 +7,10 @@
 #include "core/drain.h"
 #include "services/query-rows.h"
 
-enum { BATCH_RECORDS = 512 };
+enum {
+    BATCH_RECORDS = 512,
+    RINGS_PART = 1 << 24,  // from here on the process's rings, a part each: before it come its tasks, whose records are there by then
+};
 
 static const char other_kinds[] = "(other)";
 
@@ -38,20 +41,16 @@ static void look_at_tasks(struct steps_now now[STEPS_KINDS], const struct page *
 }
 
 // Rows are read as they are now, so records that still wait in their rings count too.
-static void look_at_rings(struct steps_now now[STEPS_KINDS], const struct run *run, struct model_process *process, const struct client *client)
+static void look_at_ring(const struct run *run, struct model_process *process, const struct client *client, uint32_t slot_number)
 {
     static struct sl_record records[BATCH_RECORDS];
-    for (uint32_t slot = 0; client && !client->broken && slot < client->segment.slot_count; slot++) {
-        uint64_t from = model_slot(process, slot)->next;
-        for (int64_t waiting = drain_waiting(&client->segment, slot, from); waiting > 0;) {
-            uint32_t count = drain_take(&client->segment, slot, from, (uint64_t)waiting, records, BATCH_RECORDS);
-            for (uint32_t i = 0; i < count; i++)
-                if (sl_record_kind(&records[i]) == SL_STEP)
-                    steps_count_slow(now_of(now, process, (uint32_t)sl_record_await_field(&records[i]))->over,
-                                     model_length_ns(&run->model, process, sl_record_duration(&records[i])));
-            from += count;
-            waiting -= count;
-        }
+    const struct model_slot *slot = model_slot(process, slot_number);
+    uint64_t from = !slot ? 0 : slot->steps_next > slot->next ? slot->steps_next : slot->next;
+    for (int64_t waiting = slot ? drain_waiting(&client->segment, slot_number, from) : 0; waiting > 0;) {
+        uint32_t count = drain_take(&client->segment, slot_number, from, (uint64_t)waiting, records, BATCH_RECORDS);
+        model_steps_ahead(&run->model, process, slot_number, from, records, count);
+        from += count;
+        waiting -= count;
     }
 }
 
@@ -59,10 +58,10 @@ static void look_at_rings(struct steps_now now[STEPS_KINDS], const struct run *r
 // beginning.
 static void tell(struct steps *steps, const struct steps_now *now)
 {
-    uint64_t total = steps->gone + now->steps, slow = steps->over[0] + now->over[0];
+    uint64_t total = steps->gone + now->steps, slow = steps->over[0];
     total = total > slow ? total : slow;
     for (int edge = 0; edge < STEPS_EDGES; edge++) {
-        uint64_t under = total - steps->over[edge] - now->over[edge];
+        uint64_t under = total - steps->over[edge];
         steps->told_under[edge] = under > steps->told_under[edge] ? under : steps->told_under[edge];
     }
     steps->told = total > steps->told ? total : steps->told;
@@ -93,16 +92,21 @@ static void add(struct step_sum *sum, const struct run *run, const struct model_
         sum->under[edge] += steps->told_under[edge];
 }
 
-bool step_sums_add_part(struct step_sums *sums, struct page *page, struct run *run, struct model_process *process, uint32_t part)
+bool step_sums_add_part(struct step_sums *sums, struct page *page, struct run *run, struct model_process *process, uint32_t *part)
 {
     const struct client *client = page_client_of(page, process);
     if (!process->uses_tasks)
         return false;
-    if (part < process->task_chunks) {
-        look_at_tasks(sums->now, page, run, process, client, part);
+    if (*part < process->task_chunks) {
+        look_at_tasks(sums->now, page, run, process, client, (*part)++);
         return true;
     }
-    look_at_rings(sums->now, run, process, client);
+    if (*part < RINGS_PART)
+        *part = RINGS_PART;
+    if (client && !client->broken && *part - RINGS_PART < client->segment.slot_count) {
+        look_at_ring(run, process, client, (*part)++ - RINGS_PART);
+        return true;
+    }
     for (uint32_t i = 0; i < process->steps.count; i++) {
         struct steps *steps = &process->steps.of[i];
         const char *kind = steps->kind == STEPS_KIND_OTHER ? other_kinds : model_word(process, steps->kind);

@@ -17,7 +17,6 @@ struct step_sum {
 struct steps_now {
     uint64_t steps, running, longest;
     int64_t in_progress_ns;
-    uint64_t over[STEPS_EDGES];
 };
 
 struct step_sums {
@@ -26,8 +25,8 @@ struct step_sums {
     struct steps_now now[STEPS_KINDS];  // of the process that is being added
 };
 
-// Adds a process, part by part, from 0 on: false when that was the last.
-bool step_sums_add_part(struct step_sums *sums, struct page *page, struct run *run, struct model_process *process, uint32_t part);
+// Adds a process, part by part, from 0 on, and moves `part` on: false when that was the last.
+bool step_sums_add_part(struct step_sums *sums, struct page *page, struct run *run, struct model_process *process, uint32_t *part);
 void step_sums_finish(struct step_sums *sums);  // empty again
 
 #endif

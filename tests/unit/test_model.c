@@ -139,6 +139,22 @@ Test(model, slow_steps_are_counted_by_kind_and_by_how_long_they_were)
     cr_assert_eq(steps_of(&process->steps, 6)->over[0], 1);
 }
 
+Test(model, a_step_that_a_query_saw_in_its_ring_is_counted_once)
+{
+    const struct sl_record records[] = {step(3000000, 5), call(1, 2, 1, 0), step(3000000, 5), step(3000000, 5)};
+    const uint64_t *over = steps_of(&process->steps, 5)->over;
+    model_steps_ahead(&model, process, 0, 0, records, 2);
+    cr_assert_eq(over[0], 1);
+    cr_assert_eq(model_slot(process, 0)->next, 0, "nothing else of it is taken in");
+    model_records(&model, process, 0, 0, records, 3, -1, NULL, NULL);
+    cr_assert_eq(over[0], 2);
+    model_steps_ahead(&model, process, 0, 2, records + 2, 2);
+    cr_assert_eq(over[0], 3);
+    model_records(&model, process, 0, 3, records + 3, 1, -1, NULL, NULL);
+    cr_assert_eq(over[0], 3);
+    cr_assert_eq(model_calls(process), 1);
+}
+
 Test(model, kinds_of_tasks_without_end_are_counted_together)
 {
     for (uint32_t kind = 0; kind < 1000; kind++)
