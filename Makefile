@@ -29,9 +29,9 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 mpi_programs := heat tasks_mpi
 
 # What `make check` does: first what records at full speed, then the others, two at a time. Each is a target of its own.
-alone     := end
-computing := python-tests unit scripts tsan
-others    := asan fuzz
+alone     := end-alone
+computing := python-tests end-beside tsan
+others    := asan fuzz unit scripts
 stages    := $(alone) $(computing) $(others)
 
 variant  := $(or $(SAN),release)
@@ -258,8 +258,10 @@ unit: $(unit_programs) $(property_programs)
 scripts: programs
 	$(call each,SL_BUILD=$(abspath $(O)) CC=$(CC) CXX=$(CXX),$(sort $(wildcard tests/*.sh)))
 
-end: programs
-	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(PYTEST)
+end-alone:  part = -m 'not beside'
+end-beside: part = -m beside
+end end-alone end-beside: programs
+	$(Q)SL_BUILD=$(abspath $(O)) .venv/bin/python -m pytest -c tests/pytest.ini tests/end $(part) $(PYTEST)
 
 # Programs, daemons and converters killed at random under load: 1,000 of them take seven minutes; make check has 50.
 torture: programs
@@ -338,7 +340,7 @@ uninstall:
 clean:
 	rm -rf obj
 
-.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture $(stages) run-tsan run-fuzz install uninstall deb clean
+.PHONY: all examples programs python pythons wheel demo check bench deps run-demo run-check run-bench torture end $(stages) run-tsan run-fuzz install uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -13,6 +13,8 @@ from runfile import RunFile
 from spoolfile import KeptSpool
 from torture import children
 
+pytestmark = pytest.mark.beside
+
 KILLS = 100
 CALLS = 100_000
 

@@ -5,9 +5,12 @@ import struct
 import subprocess
 import zlib
 
+import pytest
 from conftest import wait_until
 from runfile import RunFile, accept
 from spoolfile import FRAME, HEADER, frames
+
+pytestmark = pytest.mark.beside
 
 RUN, OPEN = 1, 9
 

@@ -5,6 +5,8 @@ import shlex
 import pytest
 from runfile import RunFile, accept
 
+pytestmark = pytest.mark.beside
+
 
 class Shell:
     """A shell script of processes that each record `calls` calls of a region of their own."""

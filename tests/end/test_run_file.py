@@ -10,6 +10,8 @@ import scope_profiler
 from conftest import BUILD
 from runfile import accept
 
+pytestmark = pytest.mark.beside
+
 NAMES = ["empty", "packed", "tasks2", "tasks3", "threads2", "untracked2", "untracked3"]
 
 

@@ -8,6 +8,8 @@ import pytest
 from conftest import wait_until
 from runfile import RunFile, accept
 
+pytestmark = pytest.mark.beside
+
 CALLS = 9000  # columns below 64 KiB are not compressed
 
 

@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
 from runfile import RunFile, accept
 from test_restart import waiting_pairs
+
+pytestmark = pytest.mark.beside
 
 
 def rows_of(place, *words):

@@ -13,7 +13,7 @@ from runfile import RunFile
 from scenes import agrees, replay
 from testpoints import CLIENT, a_corner, all_at_once, at_testpoint, count_hits, points_of, result_of
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(900)]
 POINTS = points_of(CLIENT)
 
 # What reaches them, the first of these that does so.

@@ -16,7 +16,7 @@ from runfile import RunFile
 from scenes import agrees, replay
 from testpoints import DAEMON, a_corner, all_at_once, at_testpoint, points_of, result_of
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(900)]
 POINTS = points_of(DAEMON)
 PLAYS = ["plain", "crossing", "tasks", "moving", "threads"]
 
