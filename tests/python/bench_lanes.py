@@ -39,7 +39,7 @@ def switching(seconds=2.0):
     return best
 
 
-def looked_at(seconds=16.0):
+def looked_at(seconds=32.0):
     """A thousand greenlets that switch as fast as they can: for each tenth of a second begin, end, switches and processor time."""
     from greenlet import getcurrent, greenlet
 
@@ -103,26 +103,40 @@ def run(what, before=(), look=lambda place, is_over: None):
             return [float(word) for word in process.stdout.read().split()]
 
 
-def poll(place, period, looking, looks, is_over):
+def poll(place, period, phase, looking, looks, is_over):
     """A client that stays, and asks again and again while it is to."""
     from scoped_lane import live
 
     while not is_over():
-        looking.wait(0.1)
-        for daemon in [live.Daemon(path) for path in Path(place).glob("run-*")] if looking.is_set() else []:
-            try:
-                looks.append(len(daemon.tasks(limit=LANES)))
-            except (ConnectionError, ValueError):
-                pass
-        time.sleep(period)
+        if not looking.wait(0.1):
+            continue
+        time.sleep(phase)  # clients know nothing of each other
+        while looking.is_set() and not is_over():
+            for path in Path(place).glob("run-*"):
+                try:
+                    looks.append(len(live.Daemon(path).tasks(limit=LANES)))
+                except (ConnectionError, ValueError):
+                    pass
+            time.sleep(period)
+
+
+def rates(turns, tenths):
+    """For each turn whether clients looked, switches per second of the clock, and of the program's processor time."""
+    for first, last, on in turns:
+        inside = [tenth for tenth in tenths if first <= tenth[0] and tenth[1] <= last]
+        switches = sum(count for _, _, count, _ in inside)
+        if switches:
+            yield on, switches / sum(end - begun for begun, end, _, _ in inside), switches / sum(taken for *_, taken in inside)
 
 
 def pollers(apart, period):
-    """The same program with clients and without, in turns of a second, so that what else the machine does is in both."""
+    """The same program with clients and without, in turns of a second: one with is compared with those before and after it, since the
+    machine is faster in one half minute than in the next."""
     turns, looks, looking = [], [], threading.Event()
 
     def look(place, is_over):
-        clients = [threading.Thread(target=poll, args=(place, period, looking, looks, is_over)) for _ in range(POLLERS)]
+        phases = [period * i / POLLERS for i in range(POLLERS)]
+        clients = [threading.Thread(target=poll, args=(place, period, phase, looking, looks, is_over)) for phase in phases]
         for client in clients:
             client.start()
         while not is_over():
@@ -137,14 +151,16 @@ def pollers(apart, period):
     os.sched_setaffinity(0, set(PROCESSORS[1:] if apart else PROCESSORS))  # the daemon's too, and the clients'
     numbers = iter(run(f"scoped_lane looked at {' '.join(map(str, PROCESSORS[:1] if apart else PROCESSORS))}", look=look))
     os.sched_setaffinity(0, set(PROCESSORS))
-    sums = {True: [0, 0, 0], False: [0, 0, 0]}
-    for begun, ended, *counts in zip(*[numbers] * 4):
-        for of in (sums[on] for first, last, on in turns if first <= begun and ended <= last):
-            of[:] = (of[0] + ended - begun, of[1] + counts[0], of[2] + counts[1])
-    by_clock, by_processor = (100 * sums[True][1] / sums[True][i] / (sums[False][1] / sums[False][i]) for i in (0, 2))
+    found = list(rates(turns, list(zip(*[numbers] * 4))))
+    shares = [
+        [200 * with_them[i] / (before[i] + after[i]) for before, with_them, after in zip(found, found[1:], found[2:]) if with_them[0]]
+        for i in (1, 2)
+    ]
+    told = [f"{half:.1f} % ({low:.1f} to {high:.1f})" for low, half, high in map(statistics.quantiles, shares)]
     print(
         f"switches of {LANES} greenlets with {POLLERS} pollers every {period} s, {'a processor of its own' if apart else 'processors shared'}: "
-        f"{by_clock:.1f} % of those with none by the clock, {by_processor:.1f} % by the program's processor time; {len(looks)} looks"
+        f"{told[0]} of those with none by the clock, {told[1]} by the program's processor time, medians (and quarters) of {len(shares[0])} turns; "
+        f"{len(looks)} looks"
     )
 
 
