@@ -106,6 +106,7 @@ struct client {
     bool paused, unsettled;  // unsettled: lanes may have been made while this changed
     int64_t gone_ns;
     uint32_t pump_round, sample_pass;  // which it has had
+    uint32_t next_ring;  // of the round in progress
     int64_t maps_checked_ns;
     // what was seen of rows, by number
     uint32_t *thread_versions, *task_versions;
@@ -191,7 +192,7 @@ void clients_close_all(struct daemon *daemon);       // at the daemon's end: seg
 void client_close(struct client *client);            // the process is over and drained
 
 // ---- pump.c
-bool pump_client(struct client *client, bool last);  // true when it found something; last: everything, open calls too
+void pump_client(struct client *client, bool last);  // a whole round; last: everything, open calls too
 void pump_all(struct daemon *daemon);
 void pump_names(struct daemon *daemon);  // before a look at lane blocks: an idle daemon may not know a region yet that is open there
 

@@ -27,7 +27,7 @@ enum {
     RETRY_PERIOD_MS = 100,     // of writing a spool that could not be written
     SLOWEST_MS = 250,
     SLOWEST_UNWOKEN_MS = 20,  // where some client cannot wake us
-    TURN_NS = 1000000,        // of a turn of the loop; the clients that are left have the next ones
+    TURN_NS = 1000000,        // of a turn of the loop; the rings and clients that are left have the next ones
 };
 
 static bool is_due(int64_t *last_ns, int64_t now_ns, int64_t period_ms, bool last)
@@ -533,33 +533,59 @@ static void pump_tables(struct client *client, bool last)
     TESTPOINT(status_put);
 }
 
-bool pump_client(struct client *client, bool last)
+// Rings, up to the end of the turn (0: none): are those all of this round?
+static bool pump_rings(struct client *client, int64_t end_ns, bool last, bool *found)
+{
+    uint32_t count = client->segment.slot_count;
+    while (client->next_ring < count) {
+        *found |= pump_ring(client, client->next_ring++, last);
+        if (end_ns && client->next_ring < count && clock_monotonic_ns() >= end_ns)
+            return false;
+    }
+    client->next_ring = 0;
+    return true;
+}
+
+// A round of a client, up to the end of the turn: is it over? Ledgers are read all the same, so that the tables agree in between.
+static bool pump_until(struct client *client, int64_t end_ns, bool last, bool *any)
 {
     bool stuck = is_stuck(client);
+    if (last || stuck)
+        client->next_ring = 0;
     if (client->broken || !segment_refresh(&client->segment)) {
         client->broken = true;
         if (last && !stuck)
             put_what_is_known(client);
-        return false;
+        return true;
     }
     if (stuck) {
         if (!client->gone)  // then what its rings still hold would look like calls in flight
             pump_ledgers(client, false, false);
-        return false;
+        return true;
     }
     bool found = pump_strings(client);
     found |= pump_threads(client);
-    client->drops_due = is_due(&client->dropped_ns, clock_monotonic_ns(), LEDGER_PERIOD_MS, last);
-    for (uint32_t i = 0; i < client->segment.slot_count; i++)
-        found |= pump_ring(client, i, last);
-    if (is_due(&client->tasks_scanned_ns, clock_monotonic_ns(), TASK_SCAN_PERIOD_MS, last))
+    if (!client->next_ring)
+        client->drops_due = is_due(&client->dropped_ns, clock_monotonic_ns(), LEDGER_PERIOD_MS, last);
+    bool over = pump_rings(client, end_ns, last, &found);
+    if (over && is_due(&client->tasks_scanned_ns, clock_monotonic_ns(), TASK_SCAN_PERIOD_MS, last))
         found |= pump_tasks(client, last);
-    pump_tables(client, last);
+    if (over)
+        pump_tables(client, last);
+    else
+        pump_ledgers(client, false, false);
     client->broken = client->broken || segment_is_broken(&client->segment);
     flush(client);
     if (found)
         client->daemon->generation++;
-    return found;
+    *any |= found;
+    return over;
+}
+
+void pump_client(struct client *client, bool last)
+{
+    bool found = false;
+    pump_until(client, 0, last, &found);
 }
 
 void pump_names(struct daemon *daemon)
@@ -589,8 +615,9 @@ static bool pump_those_left(struct daemon *daemon)
             continue;
         if (clock_monotonic_ns() >= end_ns)
             return false;
+        if (!pump_until(client, end_ns, false, &daemon->pump_found))
+            return false;
         client->pump_round = daemon->pump_round;
-        daemon->pump_found |= pump_client(client, false);
     }
     return true;
 }

@@ -1,12 +1,14 @@
 """A daemon that is stopped for a while: the program never waits for it, what did not fit is counted, and recording goes on. A program
 that is stopped costs the others nothing."""
 
+import json
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
-from conftest import wait_until
+from conftest import UnixConnection, wait_until
 from fullspeed import LONG, finish, published, settled, workers
 from load import Books, Load
 from runfile import RunFile
@@ -49,6 +51,29 @@ def test_a_program_at_full_pace_does_not_feel_a_daemon_that_is_stopped_and_is_re
     (process,) = file.table("processes")
     assert (process["produced"], process["stored"], process["lost"]) == (pairs, row["stored"], row["lost"])
     assert {(loss["reason"], loss["count"]) for loss in file.table("loss")} == {("ring full", row["lost"])}
+
+
+def test_a_daemon_that_finds_many_full_rings_answers_between_two_of_them_and_its_tables_agree(place):
+    daemon = place.serve()
+    program = place.start(place.api("told"), "-s", 16, stdin=-1, SCOPED_LANE_RING="8M")
+    wait_until(lambda: len(place.rows(f"threads?pid={program.pid}")) >= 16, what="its threads are known")
+    daemon.send_signal(signal.SIGSTOP)
+    used = lambda: sum(map(int, Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    enough = used() + 2 * os.sysconf("SC_CLK_TCK")
+    wait_until(lambda: used() > enough, what="its rings are full")
+    program.send_signal(signal.SIGSTOP)
+    asker = UnixConnection(place.rundir / "query.sock")
+    asker.request("GET", f"/v1/processes?pid={program.pid}")
+    daemon.send_signal(signal.SIGCONT)
+    (row,) = json.loads(asker.getresponse().read())["rows"]
+    asker.close()
+    assert row["produced"] - row["stored"] - row["lost"] > (8 << 20) // 32, "all was drained before anything was answered"
+    again = lambda: place.rows(f"processes?pid={program.pid}")[0]
+    row = wait_until(lambda: (row := again())["produced"] - row["stored"] - row["lost"] <= 16 and row, what="all is drained")
+    program.kill()
+    program.wait()
+    (process,) = RunFile(place.run_file()).table("processes")
+    assert process["produced"] == process["stored"] + process["lost"] == row["produced"]
 
 
 def test_a_program_that_is_stopped_costs_nobody_anything(service):
