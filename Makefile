@@ -30,8 +30,8 @@ mpi_programs := heat tasks_mpi
 
 # What `make check` does: first what records at full speed, then the others, two at a time. Each is a target of its own.
 alone     := end-alone
-computing := python-tests end-beside tsan
-others    := asan fuzz unit scripts
+computing := python-tests end-beside
+others    := asan fuzz unit scripts tsan
 stages    := $(alone) $(computing) $(others)
 
 variant  := $(or $(SAN),release)
