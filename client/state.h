@@ -250,8 +250,8 @@ void name_read(const struct sl_name *name, char *into);  // all of its length, n
 
 // ---- thread.c
 struct producer *thread_producer(void);  // the calling thread's, registered if need be; NULL while off
-// Under the lock, RECORDING or LOCAL: the same, also where trackers alone want it. `name`: the thread's, NULL for the kernel's.
-struct producer *thread_register(const char *name);
+// Under the lock, RECORDING or LOCAL: the same, also where trackers alone want it.
+struct producer *thread_register(void);
 void thread_announce(struct producer *self);
 void thread_store_comm(struct sl_thread_row *row, const char *comm);  // the kernel's name, where it is another one; under the lock
 void thread_store_own_comm(struct sl_thread_row *row);               // of the calling thread

@@ -1,4 +1,5 @@
-// Threads: registration at first use, names, the end with exact CPU time, and slots, which outlive their owners.
+// Threads: registration at first use, names, the end with exact CPU time, and slots, which outlive their owners. For a thread that others made
+// known at its start no slot is made before its first call, step or task, which many of them never come to.
 //
 // A slot (ring and lane block) belongs to one thread after another. The next owner says so in the ring itself, by a THREAD
 // record; until that fits, its calls count as "no ring". A row belongs to one thread; when it records again in a destructor
@@ -211,25 +212,24 @@ static void take_row(struct producer *self, struct sl_thread_row *before, const 
     self->row = row;
 }
 
-// The row tells its slot, so it is told once both are there.
 static void publish_row(struct producer *self)
 {
     struct sl_thread_row *row = self->row;
     sl_store_relaxed(&row->end, 0);
     sl_store_relaxed(&row->cpu_ns, 0);
-    sl_store_relaxed(&row->slot, self->slot);
+    sl_store_relaxed(&row->slot, SL_RING_FREE);
     sl_store_release(&row->version, row->version + 1);
     sl_store_release(&row->state, SL_ROW_LIVE);
     SL_TESTPOINT_(thread_live);
 }
 
-// A row, and where there is a segment a ring. `before`: see fill_row.
-static void take_place(struct producer *self, struct sl_thread_row *before, const char *name)
+static void take_ring(struct producer *self)
 {
-    take_row(self, before, name);
-    if (!self->local)
-        take_slot(self);
-    publish_row(self);
+    struct sl_thread_row *row = self->row;
+    take_slot(self);
+    sl_store_relaxed(&row->slot, self->slot);
+    sl_store_release(&row->version, row->version + 1);
+    SL_TESTPOINT_(thread_slot_told);
     lane_use(self, self->task ? &self->rowless : self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
     if (self->hot.ring)
         thread_announce(self);
@@ -272,11 +272,13 @@ static struct producer *make_producer(const char *name)
     self->serial = serial - 1;
     self->local = client->phase == CLIENT_LOCAL;
     self->slot = SL_RING_FREE;
-    take_place(self, NULL, name);
+    self->seen = client->epoch - 1;  // the first call comes by thread_register
+    take_row(self, NULL, name);
+    publish_row(self);
     if (client->key_made)
         pthread_setspecific(client->key, self);
     link_page(self);
-    settle(self);
+    tracker_thread_seen(self);
     sl_self_ = &self->hot;
     SL_TESTPOINT_(thread_registered);
     if (!self->local)
@@ -284,17 +286,18 @@ static struct producer *make_producer(const char *name)
     return self;
 }
 
-struct producer *thread_register(const char *name)
+struct producer *thread_register(void)
 {
-    struct producer *self = producer_self();
-    if (!self)
-        return make_producer(name);
-    if (self->seen == client->epoch)
+    struct producer *self = producer_self() ? producer_self() : make_producer(NULL);
+    if (!self || self->seen == client->epoch)
         return self;
     if (self->local && client->phase == CLIENT_RECORDING) {  // sl_attach has found a daemon meanwhile
         self->local = 0;
-        take_place(self, self->row, NULL);
+        take_row(self, self->row, NULL);
+        publish_row(self);
     }
+    if (!self->local && !self->hot.ring)
+        take_ring(self);
     settle(self);
     return self;
 }
@@ -304,15 +307,12 @@ static bool is_off(void)
     return sl_self_ == &client_idle.hot && sl_load_relaxed(&client_idle.hot.lane) == SL_LANE_OFF_;
 }
 
-// Under the lock: the calling thread's page, as thread_producer gives it.
-static struct producer *come(const char *name)
+// Under the lock: may the calling thread have a page?
+static bool may_come(void)
 {
-    struct producer *self = producer_self();
-    if (!self)
+    if (!producer_self())
         sl_self_ = &client_idle.hot;  // also where a fork wiped the page
-    if (client_start() || client->phase == CLIENT_LOCAL)
-        self = thread_register(name);
-    return self;
+    return client_start() || client->phase == CLIENT_LOCAL;
 }
 
 struct producer *thread_producer(void)
@@ -324,7 +324,7 @@ struct producer *thread_producer(void)
     if (is_off() || !client_begin())
         return NULL;
     client_lock(&guard);
-    self = come(NULL);
+    self = may_come() ? thread_register() : producer_self();
     client_unlock(&guard);
     return self;
 }
@@ -403,39 +403,44 @@ SL_PUBLIC void sl_thread_daemon(int is_daemon)
     client_unlock(&guard);
 }
 
-// One section for all of it; a thread that is not registered yet has its name from the start.
-static void introduce(const char *name, bool is_daemon)
+// One section for all of it; a thread that is not registered yet has its name from the start. `name` NULL: the kernel's. `records`: it will
+// make calls. Where nobody knows, it has a ring if there is one, and otherwise makes one when it needs it. False while off.
+static bool introduce(const char *name, bool is_daemon, bool records)
 {
     struct guard guard;
     if (is_off() || !client_begin())
-        return;
+        return false;
     client_lock(&guard);
     bool is_new = !producer_self() && !last_row;
-    struct producer *self = come(name);
-    if (self && !is_new)
+    bool may = may_come();
+    struct producer *self = may && !producer_self() ? make_producer(name) : producer_self();
+    if (may && (records || client->free_slot_count))
+        self = thread_register();
+    if (self && name && !is_new)
         rename_row(self->row, name);
     if (self && is_daemon)
         tell_daemon(self, true);
     client_unlock(&guard);
+    return self != NULL;
 }
 
 SL_PUBLIC void sl_thread_name(const char *name)
 {
     if (name)
-        introduce(name, false);
+        introduce(name, false, true);
 }
 
 SL_PUBLIC void sl_thread_introduce_(const char *name, int is_daemon)
 {
-    introduce(name, is_daemon);
+    introduce(name, is_daemon, false);
 }
 
 SL_PUBLIC int sl_thread_started_(int is_detached)
 {
-    struct producer *self = thread_producer();
-    if (self && is_detached)
+    bool is_known = introduce(NULL, false, false);
+    if (is_known && is_detached)
         sl_thread_detached_((uint64_t)pthread_self());
-    return self != NULL;
+    return is_known;
 }
 
 // The destructor of the thread's key finds nothing left to do, unless the thread records once more.

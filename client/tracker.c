@@ -331,7 +331,7 @@ SL_PUBLIC int64_t sl_tracker_current_thread(sl_tracker_t tracker)
         return -EINVAL;
     if (!client_start())
         local_begin();
-    struct producer *self = thread_register(NULL);
+    struct producer *self = thread_register();
     int64_t index = self ? note_thread(tracker, self) : -ENOMEM;
     client_unlock(&guard);
     return index;

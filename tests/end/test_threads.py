@@ -61,6 +61,20 @@ def test_without_the_option_only_threads_that_record_have_rows(place):
     assert [thread.name for thread in RunFile(place.path / "threads.h5").threads(0)] == ["threads", "named by the program"]
 
 
+def test_threads_that_make_no_call_have_no_rings(service):
+    """Two make calls, the first and one of the seven beside it."""
+    threads = service.start(
+        service.lane, "run", "--all-threads", "-o", "threads.h5", "--", service.api("threads"), "-w", stdin=-1, SCOPED_LANE_RING="4M"
+    )
+    wait_until(lambda: threads.stdout_text.count("\n") == 8, what="all threads are there")
+    pid, _ = printed(threads)
+    wait_until(lambda: len(service.rows(f"threads?pid={pid}")) == 8, what="they have rows")
+    (segment,) = [path for path in service.segments() if path.name.split(".")[2] == str(pid)]
+    assert 8 << 20 < segment.stat().st_blocks * 512 < 12 << 20, "two rings"
+    threads.stdin.close()
+    threads.ends()
+
+
 def test_a_name_that_only_the_kernel_was_told_is_seen_while_the_thread_lives(service):
     threads = service.start(
         service.lane, "run", "--all-threads", "-o", "threads.h5", "--", service.api("threads"), "-w", stdin=-1

@@ -3,6 +3,8 @@
 import collections
 import re
 
+from conftest import RunFile, wait_until
+
 THREADS = """
     import sys
     import threading
@@ -30,3 +32,47 @@ def test_a_thread_whose_ring_comes_from_the_pool_costs_six_system_calls(scripts)
     own = {name: round((count - off[name]) / 200, 1) for name, count in cost.items()}
     calls = "rt_sigprocmask", "gettid", "clock_gettime", "prctl", "newfstatat", "fstat", "recvmsg", "sched_yield"
     assert {name: own[name] for name in calls if own.get(name)} == {"rt_sigprocmask": 4, "gettid": 1, "clock_gettime": 1}
+
+
+def test_threads_that_make_no_call_have_rows_and_no_rings(scripts, service):
+    script = scripts.write(
+        """
+        import sys
+        import threading
+        import scoped_lane as sl
+
+        one, all = threading.Event(), threading.Event()
+
+        def wait():
+            if threading.current_thread().name == "one":
+                one.wait()
+                with sl.region("late"):
+                    all.wait()
+            all.wait()
+
+        threads = [threading.Thread(target=wait, name=name, daemon=True) for name in ["one"] + [f"silent {i}" for i in range(30)]]
+        for thread in threads:
+            thread.start()
+        sys.stdin.readline()
+        one.set()
+        sys.stdin.readline()
+        all.set()
+        for thread in threads:
+            thread.join()
+        """
+    )
+    program = service.start(scripts.python, script, stdin=-1, **scripts.env)
+    rows = lambda: {row["name"]: row for row in service.rows(f"threads?pid={program.pid}")}
+    wait_until(lambda: len(rows()) == 31, what="all threads have rows")
+    used = lambda: sum(path.stat().st_blocks * 512 for path in service.segments())
+    assert used() < 1 << 20, "no ring"
+    assert all(row["state"] != "ended" and row["daemon"] for row in rows().values())
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+    wait_until(lambda: rows()["one"]["stack"] == ["late"], what="the one that makes a call is seen in it")
+    assert 1 << 20 < used() < 2 << 20, "one ring"
+    program.stdin.close()
+    program.ends()
+    file = RunFile(service.run_file())
+    assert file.calls("late", 0) == 1
+    assert {thread.name for thread in file.threads(0)} == set(rows()) and len(file.threads(0)) == 31
