@@ -168,6 +168,12 @@ static inline struct sl_entry *lane_entry(struct sl_lane *lane, uint32_t i)
     return (struct sl_entry *)AT(lane->overflow) + (i - room);
 }
 
+// The bare thread's; NULL while it has no ring.
+static inline struct sl_lane *thread_lane(struct producer *self)
+{
+    return self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL;
+}
+
 // Makes it the thread's present lane; the inline functions use it where they can, and do nothing where no call can be recorded.
 static inline void lane_use(struct producer *self, struct sl_lane *lane)
 {

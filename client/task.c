@@ -156,11 +156,6 @@ SL_INLINE_ void close_step(struct producer *self, struct sl_task_row *row, uint6
     SL_TESTPOINT_(step_closed);
 }
 
-static inline struct sl_lane *thread_lane(struct producer *self)
-{
-    return self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL;
-}
-
 // While steps change hands nothing is current: a handler that steps a task of its own in between then has no step to suspend and put
 // back, which would count a step twice, or open one that has just been closed and is never closed again.
 static inline void set_none_current(struct producer *self)

@@ -194,6 +194,17 @@ static void fill_row(struct producer *self, struct sl_thread_row *row, struct sl
     }
 }
 
+static void publish_row(struct sl_thread_row *row)
+{
+    sl_store_relaxed(&row->end, 0);
+    sl_store_relaxed(&row->cpu_ns, 0);
+    sl_store_relaxed(&row->slot, SL_RING_FREE);
+    sl_store_release(&row->version, row->version + 1);
+    sl_store_release(&row->state, SL_ROW_LIVE);
+    SL_TESTPOINT_(thread_live);
+}
+
+// Its slot is told when it has one.
 static void take_row(struct producer *self, struct sl_thread_row *before, const char *name)
 {
     struct sl_thread_row *row = self->local ? NULL : revive();
@@ -210,17 +221,7 @@ static void take_row(struct producer *self, struct sl_thread_row *before, const 
     }
     row->index = self->index;
     self->row = row;
-}
-
-static void publish_row(struct producer *self)
-{
-    struct sl_thread_row *row = self->row;
-    sl_store_relaxed(&row->end, 0);
-    sl_store_relaxed(&row->cpu_ns, 0);
-    sl_store_relaxed(&row->slot, SL_RING_FREE);
-    sl_store_release(&row->version, row->version + 1);
-    sl_store_release(&row->state, SL_ROW_LIVE);
-    SL_TESTPOINT_(thread_live);
+    publish_row(row);
 }
 
 static void take_ring(struct producer *self)
@@ -230,7 +231,7 @@ static void take_ring(struct producer *self)
     sl_store_relaxed(&row->slot, self->slot);
     sl_store_release(&row->version, row->version + 1);
     SL_TESTPOINT_(thread_slot_told);
-    lane_use(self, self->task ? &self->rowless : self->hot.ring ? sl_ring_lane(self->hot.ring) : NULL);
+    lane_use(self, self->task ? &self->rowless : thread_lane(self));
     if (self->hot.ring)
         thread_announce(self);
 }
@@ -274,11 +275,9 @@ static struct producer *make_producer(const char *name)
     self->slot = SL_RING_FREE;
     self->seen = client->epoch - 1;  // the first call comes by thread_register
     take_row(self, NULL, name);
-    publish_row(self);
     if (client->key_made)
         pthread_setspecific(client->key, self);
     link_page(self);
-    tracker_thread_seen(self);
     sl_self_ = &self->hot;
     SL_TESTPOINT_(thread_registered);
     if (!self->local)
@@ -288,13 +287,14 @@ static struct producer *make_producer(const char *name)
 
 struct producer *thread_register(void)
 {
-    struct producer *self = producer_self() ? producer_self() : make_producer(NULL);
+    struct producer *self = producer_self();
+    if (!self)
+        self = make_producer(NULL);
     if (!self || self->seen == client->epoch)
         return self;
     if (self->local && client->phase == CLIENT_RECORDING) {  // sl_attach has found a daemon meanwhile
         self->local = 0;
         take_row(self, self->row, NULL);
-        publish_row(self);
     }
     if (!self->local && !self->hot.ring)
         take_ring(self);
@@ -416,6 +416,8 @@ static bool introduce(const char *name, bool is_daemon, bool records)
     struct producer *self = may && !producer_self() ? make_producer(name) : producer_self();
     if (may && (records || client->free_slot_count))
         self = thread_register();
+    else if (self)
+        tracker_thread_seen(self);
     if (self && name && !is_new)
         rename_row(self->row, name);
     if (self && is_daemon)
