@@ -533,12 +533,15 @@ static void pump_tables(struct client *client, bool last)
     TESTPOINT(status_put);
 }
 
-// Rings, up to the end of the turn (0: none): are those all of this round?
+// Rings, up to the end of the turn (0: none): are those all of this round? The clock is read where something was found: most rings are empty
+// most of the time.
 static bool pump_rings(struct client *client, int64_t end_ns, bool last, bool *found)
 {
     uint32_t count = client->segment.slot_count;
     while (client->next_ring < count) {
-        *found |= pump_ring(client, client->next_ring++, last);
+        if (!pump_ring(client, client->next_ring++, last))
+            continue;
+        *found = true;
         if (end_ns && client->next_ring < count && clock_monotonic_ns() >= end_ns)
             return false;
     }

@@ -45,8 +45,8 @@ static void look_at_ring(const struct run *run, struct model_process *process, c
 {
     static struct sl_record records[BATCH_RECORDS];
     const struct model_slot *slot = model_slot(process, slot_number);
-    uint64_t from = !slot ? 0 : slot->steps_next > slot->next ? slot->steps_next : slot->next;
-    for (int64_t waiting = slot ? drain_waiting(&client->segment, slot_number, from) : 0; waiting > 0;) {
+    uint64_t from = slot->steps_next > slot->next ? slot->steps_next : slot->next;
+    for (int64_t waiting = drain_waiting(&client->segment, slot_number, from); waiting > 0;) {
         uint32_t count = drain_take(&client->segment, slot_number, from, (uint64_t)waiting, records, BATCH_RECORDS);
         model_steps_ahead(&run->model, process, slot_number, from, records, count);
         from += count;
