@@ -375,7 +375,7 @@ enum MHD_Result http_on_request(void *context, struct MHD_Connection *mhd, const
     (void)context, (void)version;
     struct connection *connection = http_connection(mhd);
     struct exchange *exchange = *slot;
-    if (!connection || connection->refused || (exchange && exchange->gone))
+    if (!connection || connection->leaving || (exchange && exchange->gone))
         return MHD_NO;
     if (!exchange)
         return begin_exchange(connection, path, method, slot);
@@ -408,6 +408,7 @@ void http_on_completed(void *context, struct MHD_Connection *mhd, void **slot, e
     http->counts.queued_bytes -= exchange->queued_bytes;
     connection->exchange = NULL;
     connection->phase = PHASE_HEADER;
+    connection->idle_since_ns = clock_monotonic_ns();
     connection->deadline_ns = http_after_ms((int64_t)http->limits.idle_timeout_ms + http->limits.header_timeout_ms);
     if (code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, http_seconds(http->limits.idle_timeout_ms));

@@ -21,7 +21,7 @@ enum {
     TICK_MS = 500,
     POOL_FACTOR = 3,   // libmicrohttpd's memory per connection: its own too-long reply is HTML, ours comes well before it
     HANDLES = 5,       // poll, timer, tick, prepare, idle
-    REFUSED_MAX = 32,  // connections beyond the limit that are open just to be refused
+    LEAVING_MAX = 32,  // connections beyond the limit that are open just to be refused, or to give way
 };
 
 const struct http_limits http_limits_default = {
@@ -45,8 +45,14 @@ struct connection *http_connection(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
-// Says why to a client whose request libmicrohttpd has not handed over, and closes. The shutdown makes libmicrohttpd see
-// the end of the connection and free it; the few bytes fit any socket buffer.
+// The shutdown makes libmicrohttpd see the end of the connection and free it.
+static void leave(struct connection *connection)
+{
+    connection->leaving = true;
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
+// Says why to a client whose request libmicrohttpd has not handed over, and closes. The few bytes fit any socket buffer.
 static void cut(struct connection *connection, const char *status, const char *text)
 {
     struct buffer body = {0}, whole = {0};
@@ -57,7 +63,7 @@ static void cut(struct connection *connection, const char *status, const char *t
     buffer_append(&whole, body.data, body.length);
     ssize_t sent = send(connection->fd, whole.data, whole.length, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent;  // a client that takes nothing goes without the words
-    shutdown(connection->fd, SHUT_RDWR);
+    leave(connection);
     buffer_finish(&body);
     buffer_finish(&whole);
 }
@@ -71,17 +77,33 @@ static struct http_peer peer_of(int fd)
     return (struct http_peer){.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid, .fd = fd};
 }
 
-// Why one more connection of this user is too many, NULL if it is not.
+// Answered, and nothing has come since but the end.
+static bool is_idle(const struct connection *connection)
+{
+    struct pollfd poll_fd = {.fd = connection->fd, .events = POLLIN};
+    return connection->idle_since_ns && connection->phase == PHASE_HEADER && (poll(&poll_fd, 1, 0) == 0 || poll_fd.revents & POLLHUP);
+}
+
+// Why one more connection of this user is too many, NULL if it is not. Clients that keep theirs for the next question do not keep others
+// out: the one that has been idle longest gives way.
 static const char *refusal(const struct http *http, uid_t uid)
 {
     unsigned all = 0, of_uid = 0;
     for (const struct connection *connection = http->connections; connection; connection = connection->next) {
-        all += !connection->refused;
-        of_uid += !connection->refused && connection->peer.uid == uid;
+        all += !connection->leaving;
+        of_uid += !connection->leaving && connection->peer.uid == uid;
     }
-    return of_uid >= http->limits.connections_per_uid ? "too many connections of this user"
-           : all >= http->limits.connections          ? "too many connections"
-                                                      : NULL;
+    bool is_crowd = of_uid >= http->limits.connections_per_uid;
+    if (!is_crowd && all < http->limits.connections)
+        return NULL;
+    struct connection *idlest = NULL;
+    for (struct connection *connection = http->connections; connection; connection = connection->next)
+        if (!connection->leaving && (!is_crowd || connection->peer.uid == uid) && is_idle(connection) &&
+            (!idlest || connection->idle_since_ns < idlest->idle_since_ns))
+            idlest = connection;
+    if (idlest)
+        leave(idlest);
+    return idlest ? NULL : is_crowd ? "too many connections of this user" : "too many connections";
 }
 
 static void on_tick(uv_timer_t *tick);
@@ -97,7 +119,6 @@ static void connection_open(struct http *http, struct MHD_Connection *mhd, void 
     connection->phase = PHASE_HEADER;
     connection->deadline_ns = http_after_ms(http->limits.header_timeout_ms);
     const char *reason = refusal(http, connection->peer.uid);
-    connection->refused = reason != NULL;
     connection->next = http->connections;
     if (connection->next)
         connection->next->previous = connection;
@@ -150,8 +171,7 @@ static void on_tick(uv_timer_t *tick)
     int64_t now_ns = clock_monotonic_ns();
     for (struct connection *connection = http->connections; connection; connection = connection->next) {
         struct exchange *exchange = connection->exchange;
-        if (connection->phase != PHASE_REPLY && !connection->refused && now_ns > connection->deadline_ns) {
-            connection->refused = true;
+        if (connection->phase != PHASE_REPLY && !connection->leaving && now_ns > connection->deadline_ns) {
             http->counts.timed_out++;
             cut(connection, "408 Request Timeout", "the request did not arrive in time");
         } else if (exchange && exchange->suspended && hung_up(connection->fd)) {
@@ -247,7 +267,7 @@ static struct MHD_Daemon *start(struct http *http, int listen_fd)
 {
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_on_request,
                             http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-                            MHD_OPTION_CONNECTION_LIMIT, http->limits.connections + REFUSED_MAX,
+                            MHD_OPTION_CONNECTION_LIMIT, http->limits.connections + LEAVING_MAX,
                             MHD_OPTION_CONNECTION_TIMEOUT, http_seconds(http->limits.idle_timeout_ms),
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_FACTOR * http->limits.header_bytes,
                             MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,

@@ -1,7 +1,11 @@
 """scoped_lane.live asks the daemons; scoped_lane.open reads run files."""
 
 import concurrent.futures
+import contextlib
 import json
+import os
+import pickle
+import socket
 import subprocess
 import sys
 
@@ -264,6 +268,83 @@ def test_private_daemons_are_found_too(live, scripts, place):
     assert daemon.rundir != str(place.rundir) and str(place.rundir) in daemon.rundir
     place.end_processes(lambda pid: pid != program.pid and b"script.py" in open(f"/proc/{pid}/cmdline", "rb").read())
     program.ends(status=None)
+
+
+@pytest.fixture
+def opened(sl, monkeypatch):
+    """One for each connection that this process has opened."""
+    from scoped_lane import files
+
+    found, connect = [], files._Connection.connect
+    monkeypatch.setattr(files._Connection, "connect", lambda self: found.append(1) or connect(self))
+    return found
+
+
+def test_who_asks_again_keeps_the_connection(live, service, opened):  # L27
+    daemon = live.Daemon(service.rundir)
+    for _ in range(10):
+        assert daemon.status()[0]["pid"] == service.daemon.pid
+    assert len(opened) == 1
+    for _ in range(10):
+        live.status()
+    assert len(opened) == 2
+    again = pickle.loads(pickle.dumps(daemon))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert len({row["pid"] for rows in pool.map(lambda _: again.status(), range(200)) for row in rows}) == 1
+    assert len(opened) <= 2 + 8
+
+
+def test_a_connection_that_was_closed_meanwhile_is_opened_again(live, service, opened):
+    first = live.Daemon(service.rundir)
+    first.status()
+    service.end_processes(lambda pid: pid == service.daemon.pid)
+    with pytest.raises(ConnectionError, match="no scoped-laned answers"):
+        first.status()
+    service.daemon = service.serve("--idle-timeout", "1")
+    assert first.status()[0]["pid"] == service.daemon.pid
+    wait_until(lambda: live.Daemon(service.rundir).status()[0]["connections"] == 1, what="it was idle for too long")
+    first.status()
+    many = [live.Daemon(service.rundir) for _ in range(40)]
+    for daemon in many + many:
+        assert daemon.status()[0]["pid"] == service.daemon.pid, "one user may have 16"
+
+
+def test_the_child_of_a_fork_asks_over_a_connection_of_its_own(live, service, opened):
+    daemon = live.Daemon(service.rundir)
+    daemon.status()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            for _ in range(100):
+                daemon.status()
+            os._exit(len(opened) - 2)
+        os._exit(100)
+    for _ in range(100):
+        daemon.status()
+    assert os.waitpid(child, 0)[1] == 0 and len(opened) == 1
+
+
+def test_a_refused_connection_is_told_why(live, service, monkeypatch):
+    from scoped_lane import files
+
+    def connect_and_wait(self, connect=files._Connection.connect):
+        connect(self)
+        wait_until(lambda: not self.is_quiet(), what="refused before it is asked")
+
+    monkeypatch.setattr(files._Connection, "connect", connect_and_wait)
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            silent = stack.enter_context(socket.socket(socket.AF_UNIX))
+            silent.connect(str(service.rundir / "query.sock"))
+        for _ in range(5):
+            with pytest.raises(ValueError, match="too many connections of this user"):
+                live.Daemon(service.rundir).status()
+
+
+def test_who_asks_leaves_nothing_to_complain_of(service, scripts):
+    words = "import sys; from scoped_lane import live; daemon = live.Daemon(sys.argv[1]); print(len(daemon.status()), len(live.status()))"
+    done = service.run(PYTHON, "-X", "dev", "-W", "error", "-c", words, service.rundir, **scripts.env | {"SCOPED_LANE_RUNDIR": service.rundir})
+    assert (done.stdout_text, done.stderr_text) == ("1 1\n", "")
 
 
 def test_what_cannot_be_had_is_said(live, sl, tmp_path, monkeypatch):

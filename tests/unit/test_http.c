@@ -538,7 +538,7 @@ Test(http, of_a_hundred_connections_of_one_user_the_first_16_are_served_and_the_
     int fds[COUNT], served = 0, refused = 0;
     for (int i = 0; i < COUNT; i++)
         fds[i] = raw_open();
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = COUNT; i-- > 0;) {  // the last first: when it has heard, all have been accepted, and none was idle then
         struct buffer seen = {0};
         raw_send(fds[i], "GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n");
         raw_until(fds[i], "\r\n\r\n", &seen);
@@ -553,6 +553,34 @@ Test(http, of_a_hundred_connections_of_one_user_the_first_16_are_served_and_the_
     counts_until("now=1 ");
 }
 
+static void ask_on(int fd)
+{
+    cr_assert(raw_send(fd, "GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n"));
+    raw_expect(fd, "uid");
+}
+
+Test(http, of_connections_that_are_kept_the_one_that_is_idle_longest_gives_way_and_no_other)
+{
+    enum { COUNT = 16 };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = raw_open();
+        ask_on(fds[i]);
+    }
+    ask_on(fds[0]);
+    int one_more = raw_open();
+    ask_on(one_more);
+    raw_expect_end(fds[1]);
+    for (int i = 0; i < COUNT; i++)
+        if (i != 1)
+            ask_on(fds[i]);
+    ask_on(one_more);
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    close(one_more);
+    counts_until("now=1 refused=0 ");
+}
+
 static void crowd(void)
 {
     server.limits = (struct http_limits){.connections = 4};
@@ -564,8 +592,8 @@ Test(http_crowd, beyond_the_limit_for_all_there_is_a_503_at_once_too, .init = cr
     int fds[4];
     for (int i = 0; i < 4; i++) {
         fds[i] = raw_open();
-        cr_assert(raw_send(fds[i], "GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n"));
-        raw_expect(fds[i], "uid");
+        cr_assert(raw_send(fds[i], "GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n"));  // which does not end: none is idle
+        raw_expect(fds[i], "ndjson");
     }
     int fifth = raw_open();
     raw_expect(fifth, "HTTP/1.1 503 ");

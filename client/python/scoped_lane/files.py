@@ -8,6 +8,7 @@ import http.client
 import importlib
 import json
 import os
+import select
 import socket
 import tempfile
 import time
@@ -19,14 +20,74 @@ ADOPTION_S = 5  # a daemon that is busy takes a process up a little later
 
 
 class _Connection(http.client.HTTPConnection):
+    sock = None
+
     def __init__(self, path):
         super().__init__("localhost", timeout=PATIENCE_S)
         self._path = path
+
+    def __del__(self):
+        sock, self.sock = self.sock, None
+        if sock:
+            sock.close()
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+    def is_quiet(self):
+        """Nothing came behind the reply: no end, and no words about one."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return not poll.poll(0)
+
+    def reply(self, method, target):
+        """(status, text); ConnectionError where it was closed for want of a request."""
+        with contextlib.suppress(BrokenPipeError):  # who refuses a connection has said why before it is asked
+            self.request(method, target)
+        reply = self.getresponse()
+        text = reply.read()
+        if reply.status == http.client.REQUEST_TIMEOUT:
+            raise ConnectionError(text.decode(errors="replace").strip())
+        return reply.status, text
+
+
+class Line:
+    """To the daemon of a runtime directory. Its connections stay open for the next question: opening and closing one wakes the daemon
+    once or twice more, each time in the way of what runs there. Any threads may ask, and the child of a fork: over one of their own."""
+
+    def __init__(self, place):
+        self._place, self._idle, self._pid = place, [], os.getpid()
+
+    def __reduce__(self):
+        return Line, (self._place,)
+
+    def _take(self):
+        if self._pid != os.getpid():
+            self._idle, self._pid = [], os.getpid()
+        with contextlib.suppress(IndexError):
+            while not (connection := self._idle.pop()).is_quiet():
+                pass
+            return connection
+        return None
+
+    def _reply(self, connection, method, target):
+        status, text = connection.reply(method, target)
+        if connection.sock:
+            self._idle.append(connection)
+        if status != 200:
+            raise ValueError(text.decode(errors="replace").strip())
+        return json.loads(text)
+
+    def ask(self, path, method="GET", **parameters):
+        """The parsed reply of the daemon; OSError, ValueError where there is none."""
+        target = f"{path}?{urllib.parse.urlencode(parameters)}"
+        idle = self._take() if method == "GET" else None  # what is not to be done twice gets a connection that is surely open
+        if idle:
+            with contextlib.suppress(ConnectionError, http.client.HTTPException):
+                return self._reply(idle, method, target)
+        return self._reply(_Connection(os.path.join(self._place, "query.sock")), method, target)
 
 
 def places():
@@ -39,17 +100,8 @@ def places():
 
 
 def ask(place, path, method="GET", **parameters):
-    """The parsed reply of a daemon; OSError, ValueError where there is none."""
-    connection = _Connection(os.path.join(place, "query.sock"))
-    try:
-        connection.request(method, f"{path}?{urllib.parse.urlencode(parameters)}")
-        reply = connection.getresponse()
-        text = reply.read()
-        if reply.status != 200:
-            raise ValueError(text.decode(errors="replace").strip())
-        return json.loads(text)
-    finally:
-        connection.close()
+    """One question; nothing stays open."""
+    return Line(place).ask(path, method, **parameters)
 
 
 def own_run():

@@ -60,6 +60,7 @@ class Daemon:
 
     def __init__(self, rundir):
         self.rundir = os.path.abspath(os.fspath(rundir))
+        self._line = files.Line(self.rundir)
 
     def __repr__(self):
         return f"Daemon({self.rundir!r})"
@@ -67,7 +68,7 @@ class Daemon:
     def _ask(self, path, method="GET", **parameters):
         given = {name: value for name, value in parameters.items() if value is not None}
         try:
-            return files.ask(self.rundir, path, method, **given)
+            return self._line.ask(path, method, **given)
         except (OSError, http.client.HTTPException) as problem:
             raise ConnectionError(f"no scoped-laned answers in {self.rundir}: {problem}") from None
 
@@ -106,16 +107,22 @@ class Daemon:
         return runs[0]
 
 
+_found = {}  # by runtime directory: the next question goes over the same connection
+
+
 def daemons():
     """Those that listen where they are looked for, private ones of `scoped-lane run` too."""
-    found = []
+    global _found
+    rundirs = []
     for place in files.places():
         try:
             private = sorted(entry.path for entry in os.scandir(place) if entry.name.startswith("run-") and entry.is_dir())
         except OSError:
             private = []
-        found += [daemon for daemon in map(Daemon, [*private, place]) if daemon.listens()]
-    return found
+        rundirs += [*private, place]
+    known = [_found.get(rundir) or Daemon(rundir) for rundir in rundirs]
+    _found = {daemon.rundir: daemon for daemon in known if daemon.listens()}
+    return list(_found.values())
 
 
 def rows(table, **filters):
