@@ -81,12 +81,24 @@ static struct http_peer peer_of(int fd)
 static bool is_idle(const struct connection *connection)
 {
     struct pollfd poll_fd = {.fd = connection->fd, .events = POLLIN};
-    return connection->idle_since_ns && connection->phase == PHASE_HEADER && (poll(&poll_fd, 1, 0) == 0 || poll_fd.revents & POLLHUP);
+    return connection->idle_since_ns && connection->phase == PHASE_HEADER &&
+           (poll(&poll_fd, 1, 0) == 0 || poll_fd.revents & POLLHUP);
 }
 
-// Why one more connection of this user is too many, NULL if it is not. Clients that keep theirs for the next question do not keep others
-// out: the one that has been idle longest gives way.
-static const char *refusal(const struct http *http, uid_t uid)
+// Of all users (NULL), or of one; NULL where none is idle.
+static struct connection *idle_longest(const struct http *http, const uid_t *uid)
+{
+    struct connection *longest = NULL;
+    for (struct connection *connection = http->connections; connection; connection = connection->next)
+        if (!connection->leaving && (!uid || connection->peer.uid == *uid) && is_idle(connection) &&
+            (!longest || connection->idle_since_ns < longest->idle_since_ns))
+            longest = connection;
+    return longest;
+}
+
+// For one more connection of this user. Clients that keep theirs for the next question do not keep others out: the one that
+// has been idle longest gives way. Why there is no room, NULL if there is.
+static const char *make_room(const struct http *http, uid_t uid)
 {
     unsigned all = 0, of_uid = 0;
     for (const struct connection *connection = http->connections; connection; connection = connection->next) {
@@ -96,14 +108,11 @@ static const char *refusal(const struct http *http, uid_t uid)
     bool is_crowd = of_uid >= http->limits.connections_per_uid;
     if (!is_crowd && all < http->limits.connections)
         return NULL;
-    struct connection *idlest = NULL;
-    for (struct connection *connection = http->connections; connection; connection = connection->next)
-        if (!connection->leaving && (!is_crowd || connection->peer.uid == uid) && is_idle(connection) &&
-            (!idlest || connection->idle_since_ns < idlest->idle_since_ns))
-            idlest = connection;
-    if (idlest)
-        leave(idlest);
-    return idlest ? NULL : is_crowd ? "too many connections of this user" : "too many connections";
+    struct connection *idle = idle_longest(http, is_crowd ? &uid : NULL);
+    if (!idle)
+        return is_crowd ? "too many connections of this user" : "too many connections";
+    leave(idle);
+    return NULL;
 }
 
 static void on_tick(uv_timer_t *tick);
@@ -118,7 +127,7 @@ static void connection_open(struct http *http, struct MHD_Connection *mhd, void 
     connection->peer = peer_of(connection->fd);
     connection->phase = PHASE_HEADER;
     connection->deadline_ns = http_after_ms(http->limits.header_timeout_ms);
-    const char *reason = refusal(http, connection->peer.uid);
+    const char *reason = make_room(http, connection->peer.uid);
     connection->next = http->connections;
     if (connection->next)
         connection->next->previous = connection;
