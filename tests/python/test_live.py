@@ -324,8 +324,10 @@ def test_the_child_of_a_fork_asks_over_a_connection_of_its_own(live, service, op
     assert os.waitpid(child, 0)[1] == 0 and len(opened) == 1
 
 
-def test_a_refused_connection_is_told_why(live, service, monkeypatch):
+def test_a_refused_connection_is_told_why(live, place, monkeypatch):
     from scoped_lane import files
+
+    place.daemon = place.serve("--header-timeout", "60")
 
     def connect_and_wait(self, connect=files._Connection.connect):
         connect(self)
@@ -335,10 +337,10 @@ def test_a_refused_connection_is_told_why(live, service, monkeypatch):
     with contextlib.ExitStack() as stack:
         for _ in range(20):
             silent = stack.enter_context(socket.socket(socket.AF_UNIX))
-            silent.connect(str(service.rundir / "query.sock"))
+            silent.connect(str(place.rundir / "query.sock"))
         for _ in range(5):
             with pytest.raises(ValueError, match="too many connections of this user"):
-                live.Daemon(service.rundir).status()
+                live.Daemon(place.rundir).status()
 
 
 def test_who_asks_leaves_nothing_to_complain_of(service, scripts):
