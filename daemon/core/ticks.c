@@ -1,5 +1,6 @@
 #include "core/ticks.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,7 @@
 
 #define RATE_JUMP   0.001
 #define CLOSE_NS    100000000  // an anchor this near to the one before replaces it: a short piece has a noisy rate
+#define READING_NS  100        // what two readings, of two clocks each, may lie apart from the truth together
 
 void ticks_init(struct ticks *ticks, size_t keep)
 {
@@ -54,23 +56,42 @@ static void thin(struct ticks *ticks)
     ticks->recent = 0;
 }
 
+// The rate of lengths. Over the longest stretch for who has all anchors. For who tells of sums while it learns, they must not go back:
+// the least that the readings allow, which comes nearer to the truth from below, unless the rate itself fell for good.
+static void learn(struct ticks *ticks, const struct anchor *anchor)
+{
+    double stretch = (double)(anchor->ticks - ticks->base.ticks), now = rate(&ticks->base, anchor), off = READING_NS / stretch;
+    bool first = ticks->count == 1;
+    if (!ticks->keep) {
+        if (stretch >= ticks->longest)
+            ticks->longest = stretch, ticks->ns_per_tick = now;
+    } else if (first || now - off > ticks->ns_per_tick || now + off < ticks->ns_per_tick * (1 - RATE_JUMP)) {
+        ticks->ns_per_tick = now > off ? now - off : 0;
+    }
+}
+
+// Further apart than the readings explain.
+static bool is_jump(const struct anchor *before, const struct anchor *last, const struct anchor *anchor)
+{
+    double was = rate(before, last), allowed = was * RATE_JUMP + READING_NS / (double)(anchor->ticks - last->ticks);
+    return fabs(rate(last, anchor) - was) > allowed;
+}
+
 static void judge(struct ticks *ticks, const struct anchor *anchor)
 {
     const struct anchor *last = &ticks->anchors[ticks->count - 1];
-    double now = rate(last, anchor);
     if (ticks->count >= 2) {
-        double before = rate(&ticks->anchors[ticks->count - 2], last);
-        if (now > before * (1 + RATE_JUMP) || now < before * (1 - RATE_JUMP)) {
+        if (is_jump(last - 1, last, anchor)) {
             ticks->stretches++;
-        } else {
-            int64_t predicted = ticks_to_ns(ticks, anchor->ticks), real = anchor->monotonic_ns;
-            int64_t error = real > predicted ? difference(real, predicted) : difference(predicted, real);
-            if (error > ticks->error_ns)
-                ticks->error_ns = error;
+            ticks->base = *anchor;
+            return;
         }
+        int64_t predicted = ticks_to_ns(ticks, anchor->ticks), real = anchor->monotonic_ns;
+        int64_t error = real > predicted ? difference(real, predicted) : difference(predicted, real);
+        if (error > ticks->error_ns)
+            ticks->error_ns = error;
     }
-    const struct anchor *first = &ticks->anchors[0];
-    ticks->ns_per_tick = rate(first, anchor);
+    learn(ticks, anchor);
 }
 
 bool ticks_add(struct ticks *ticks, const struct anchor *anchor)
@@ -82,6 +103,8 @@ bool ticks_add(struct ticks *ticks, const struct anchor *anchor)
         judge(ticks, anchor);
         if (ticks->count > 1 && difference(anchor->monotonic_ns, last->monotonic_ns) < CLOSE_NS)
             ticks->count--;
+    } else {
+        ticks->base = *anchor;
     }
     if (ticks->keep && ticks->count >= ticks->keep)
         thin(ticks);

@@ -19,7 +19,9 @@ struct ticks {
     size_t count, room;
     size_t keep;              // at most so many (the daemon); 0: all (the converter)
     size_t recent;            // where the latest conversion fell: the next is seldom far
-    double ns_per_tick;       // over the whole; for anchors that stand alone
+    double ns_per_tick;       // of lengths: with `keep` it only grows while the counter keeps its pace
+    struct anchor base;       // where the present stretch starts
+    double longest;           // ticks: of the stretches so far; without `keep` the longest gives the rate
     int64_t error_ns;         // largest distance seen between a new anchor and what the ones before it predicted
     uint32_t stretches;       // 1 + jumps of the rate
 };
@@ -33,7 +35,8 @@ bool ticks_add(struct ticks *ticks, const struct anchor *anchor);
 // Nanoseconds of CLOCK_MONOTONIC; without any anchor the ticks themselves. Monotone in `at`.
 int64_t ticks_to_ns(struct ticks *ticks, uint64_t at);
 
-// A length in ticks, by the overall rate: for statistics, not for positions.
+// A length in ticks, by the rate of a stretch: for statistics, not for positions. With `keep` the same length is never told shorter than
+// before, and is too short by 100 ns at most for as long as it was observed: counters made of lengths must not go back.
 int64_t ticks_length_ns(const struct ticks *ticks, uint64_t length);
 
 // Reads counter and clocks together, the tightest of a few tries. `kind` is enum sl_clock_kind.

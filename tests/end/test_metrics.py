@@ -14,8 +14,9 @@ PROMTOOL = ROOT / ".venv/bin/promtool"
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
-def metrics(place):
-    """{(name, frozenset of labels): value}; fails unless the text is what Prometheus's text format asks for."""
+def metrics(place, counters=False):
+    """{(name, frozenset of labels): value}, only those of counters and histograms if so asked; fails unless the text is what Prometheus's
+    text format asks for."""
     status, text = place.ask("/metrics")
     assert status == 200 and text.endswith("\n")
     found, kinds, family, done = {}, {}, None, set()
@@ -35,6 +36,8 @@ def metrics(place):
             labels = frozenset(re.findall(r'([a-z]+)="((?:[^"\\]|\\.)*)"', match[2] or ""))
             assert (match[1], labels) not in found, f"twice: {line}"
             found[match[1], labels] = float(match[3])
+            if counters and kinds[family] == "gauge":
+                del found[match[1], labels]
     return found
 
 
@@ -148,6 +151,26 @@ def test_a_daemon_that_goes_on_for_a_killed_one_knows_the_steps(service):
     check()
     program.stdin.close()
     program.ends()
+
+
+def test_no_counter_ever_goes_back(service):
+    """Prometheus takes one that does for a new one and counts the whole of it again. The daemon learns the counter's rate all the while."""
+    idle, _ = loop(service, "handler", 700, 700, 700, OMPI_COMM_WORLD_RANK=0)
+    programs = [idle] + [service.start(service.api(name), *words, stdin=-1, OMPI_COMM_WORLD_RANK=rank)
+                         for rank, (name, *words) in enumerate([("load", "-t", 2, "-p", 1000), ("churn", "-n", 5000, "-a", 4, "-w")], 1)]
+    anchors = lambda: service.rows("clock")[0]["anchors"]
+    looks, until = [metrics(service, counters=True)], anchors() + 6
+
+    def looked():
+        looks.append(metrics(service, counters=True))
+        assert not {key: (before, looks[-1][key]) for key, before in looks[-2].items() if looks[-1].get(key, before) < before}
+        return anchors() >= until
+
+    wait_until(looked, what="six anchors were taken")
+    assert {dict(of)["rank"] for name, of in looks[-1] if name in (STEP + "_sum", "scoped_lane_region_seconds_total")} == {"0", "1", "2"}
+    for program in programs:
+        program.stdin.close()
+        program.ends()
 
 
 def test_calls_that_were_lost_are_told_by_reason(place):

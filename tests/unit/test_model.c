@@ -598,7 +598,7 @@ Test(model, the_rank_that_a_program_has_set_later_counts)
 Test(model, ticks_of_another_clock_are_nanoseconds)
 {
     ticks_add(&model.clock, &(struct anchor){.ticks = 1000, .monotonic_ns = 5000});
-    ticks_add(&model.clock, &(struct anchor){.ticks = 2000, .monotonic_ns = 7000});
+    ticks_add(&model.clock, &(struct anchor){.ticks = 500001000, .monotonic_ns = 1000005000});
     process->facts.clock = SL_CLOCK_TSC;
     cr_assert_eq(model_time_ns(&model, process, 1500), 6000);
     cr_assert_eq(model_length_ns(&model, process, 100), 200);

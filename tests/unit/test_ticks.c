@@ -120,19 +120,72 @@ Test(ticks, many_anchors_are_thinned_and_time_stays_monotone)
     }
 }
 
+// Sums of lengths are counters to those who ask for them: one that goes back by a nanosecond is a reset to Prometheus, which then counts
+// the whole of it once more.
+Test(ticks, a_length_never_shrinks_while_the_rate_is_learnt)
+{
+    ticks_init(&ticks, 64);
+    srand(2);
+    int64_t ns = 5 * SECOND, before = 0;
+    for (int second = 0; second < 5000; second++) {
+        cr_assert(add((uint64_t)second * 2500000000u + 1, ns + (int64_t)second * SECOND + rand() % 80 - 40));
+        int64_t hour = ticks_length_ns(&ticks, UINT64_C(9000000000000));
+        cr_assert_geq(hour, before, "%ld ns less after %d s", (long)(before - hour), second);
+        if (second)
+            before = hour;
+    }
+    cr_assert_leq(before, 3600 * SECOND + 40 * 3600 / 5000);
+    cr_assert_geq(before, 3600 * SECOND - 400, "it is learnt all the same: %ld", (long)before);
+}
+
+Test(ticks, one_sleep_of_the_counter_is_not_taken_for_the_rate)
+{
+    ticks_init(&ticks, 64);
+    int64_t slept = 0;
+    for (int second = 0; second < 1000; second++) {
+        if (second == 10)
+            slept = 60 * SECOND;
+        cr_assert(add((uint64_t)second * 2000000000u, second * SECOND + slept));
+    }
+    cr_assert_float_eq((double)ticks_length_ns(&ticks, 2000000000), 1e9, 10);
+}
+
+Test(ticks, a_rate_that_falls_for_good_is_followed)
+{
+    ticks_init(&ticks, 64);
+    uint64_t at = 0;
+    for (int second = 0; second < 1000; second++) {
+        cr_assert(add(at, second * SECOND));
+        at += second < 500 ? 2000000000u : 3000000000u;
+    }
+    cr_assert_float_eq((double)ticks_length_ns(&ticks, 3000000000), 1e9, 10);
+}
+
+Test(ticks, who_has_all_anchors_takes_the_rate_over_the_whole)
+{
+    ticks_init(&ticks, 0);
+    add(0, 0);
+    add(2000000000, SECOND + 20);
+    add(4000000000, 2 * SECOND - 20);
+    cr_assert_eq(ticks_length_ns(&ticks, 4000000000), 2 * SECOND - 20);
+}
+
 Test(ticks, hostile_anchors_do_no_harm)
 {
     static const struct anchor anchors[] = {
         {1, INT64_MIN, 0}, {2, INT64_MIN + 1, 0}, {UINT64_MAX / 2, 0, 0}, {UINT64_MAX / 2 + 1, INT64_MAX - 1, 0}, {UINT64_MAX, INT64_MAX, 0},
     };
-    ticks_init(&ticks, 0);
-    for (size_t i = 0; i < sizeof anchors / sizeof *anchors; i++) {
-        ticks_add(&ticks, &anchors[i]);
-        for (unsigned shift = 0; shift < 64; shift++)
-            ticks_to_ns(&ticks, UINT64_MAX >> shift);
-        ticks_length_ns(&ticks, UINT64_MAX);
+    for (size_t keep = 0; keep <= 64; keep += 64) {
+        ticks_finish(&ticks);
+        ticks_init(&ticks, keep);
+        for (size_t i = 0; i < sizeof anchors / sizeof *anchors; i++) {
+            ticks_add(&ticks, &anchors[i]);
+            for (unsigned shift = 0; shift < 64; shift++)
+                ticks_to_ns(&ticks, UINT64_MAX >> shift);
+            cr_assert_geq(ticks_length_ns(&ticks, UINT64_MAX), 0);
+        }
+        cr_assert_eq(ticks_to_ns(&ticks, 1), INT64_MIN);
     }
-    cr_assert_eq(ticks_to_ns(&ticks, 1), INT64_MIN);
 }
 
 Test(ticks, the_machines_counter_is_converted_within_a_microsecond)
