@@ -1,6 +1,7 @@
 // signals [-j] [-u] [-f] [-a] [-s SECONDS] [-t THREADS]: threads that record while a timer of each sends it a signal every 100 us, whose
 // handler records too. -j: the handler leaves by siglongjmp, out of whatever it met; -u: the thread then unwinds to its mark; -f: it
-// calls from the very frame it jumps back to, not from a deeper one; -a: handlers have a stack of their own.
+// calls from the very frame it jumps back to, not from a deeper one; -a: handlers have a stack of their own. It lasts SECONDS, and longer
+// where the machine is busy, until each thread got more than 100 signals and, with -j, jumped more than 50 times; a minute at most.
 //
 // Each thread counts exits begun and exits completed, of both kinds, in single instructions: a jump makes the two differ by at most
 // one. When the timers are off it makes TAIL further calls, which have to be recorded whole. Prints one JSON object a thread:
@@ -21,7 +22,7 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-enum { TAIL = 10000, BURST = 100, THREADS_MAX = 16, STACK = 1 << 16 };
+enum { TAIL = 10000, BURST = 100, THREADS_MAX = 16, STACK = 1 << 16, SIGNALS = 100, JUMPS = 50 };
 
 static sl_region_t outer, a, b, c, handled, inner, tail;
 static int jumps, unwinds, flat, alternate;
@@ -93,12 +94,18 @@ static void wait_for_room(void)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
+static int goes_on(double end)
+{
+    double left = end - now();
+    return left > 0 || (left > -60 && (self->signals <= SIGNALS || (jumps && self->jumped <= JUMPS)));
+}
+
 __attribute__((noinline)) static void call_until(double end)
 {
     sl_mark_t mark = sl_mark();
     if (sigsetjmp(self->back, 1) && unwinds)
         sl_unwind(mark);
-    while (now() < end) {
+    while (goes_on(end)) {
         self->may_jump = 0;
         wait_for_room();
         self->may_jump = 1;
