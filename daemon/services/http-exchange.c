@@ -322,8 +322,10 @@ void *http_on_url(void *context, const char *url, struct MHD_Connection *mhd)
 {
     (void)context;
     struct connection *connection = http_connection(mhd);
-    if (connection)
+    if (connection) {
         connection->url_bytes = strlen(url);
+        connection->idle_since_ns = 0;
+    }
     return NULL;
 }
 

@@ -51,7 +51,7 @@ struct connection {
     enum phase phase;
     int64_t deadline_ns;    // of PHASE_HEADER and PHASE_BODY
     size_t url_bytes;       // of the latest request, with its query
-    int64_t idle_since_ns;  // when its latest reply was sent, 0 before the first
+    int64_t idle_since_ns;  // when its latest reply was sent; 0 before the first, and from the next request line on
     bool leaving;           // shut down by us, and not counted any more
 };
 

@@ -77,12 +77,24 @@ static struct http_peer peer_of(int fd)
     return (struct http_peer){.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid, .fd = fd};
 }
 
-// Answered, and nothing has come since but the end.
+// libmicrohttpd does not watch a suspended connection, nor look at one before its turn: a peer that left is found here.
+static bool hung_up(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd};  // POLLHUP and POLLERR come unasked; a mere half-close is still a reader
+    return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLHUP | POLLERR));
+}
+
+static bool has_input(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
+// Answered, and no request line has come since. (Of a line that is here in part libmicrohttpd says nothing.)
 static bool is_idle(const struct connection *connection)
 {
-    struct pollfd poll_fd = {.fd = connection->fd, .events = POLLIN};
     return connection->idle_since_ns && connection->phase == PHASE_HEADER &&
-           (poll(&poll_fd, 1, 0) == 0 || poll_fd.revents & POLLHUP);
+           (!has_input(connection->fd) || hung_up(connection->fd));
 }
 
 // Of all users (NULL), or of one; NULL where none is idle.
@@ -165,13 +177,6 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
         connection_open(context, mhd, slot);
     else
         connection_closed(context, slot);
-}
-
-// libmicrohttpd does not watch a suspended connection; a peer that left meanwhile is found here.
-static bool hung_up(int fd)
-{
-    struct pollfd poll_fd = {.fd = fd};  // POLLHUP and POLLERR come unasked; a mere half-close is still a reader
-    return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLHUP | POLLERR));
 }
 
 static void on_tick(uv_timer_t *tick)

@@ -581,6 +581,27 @@ Test(http, of_connections_that_are_kept_the_one_that_is_idle_longest_gives_way_a
     counts_until("now=1 refused=0 ");
 }
 
+Test(http, a_connection_whose_next_request_has_come_in_part_does_not_give_way)
+{
+    enum { COUNT = 16 };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = raw_open();
+        ask_on(fds[i]);
+    }
+    cr_assert(raw_send(fds[0], "GET /v1/echo HTTP/1.1\r\nHo"));
+    ask_on(fds[COUNT - 1]);  // when this is answered, that part has been read
+    int one_more = raw_open();
+    ask_on(one_more);
+    raw_expect_end(fds[1]);
+    cr_assert(raw_send(fds[0], "st: x\r\n\r\n"));
+    raw_expect(fds[0], "uid");
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    close(one_more);
+    counts_until("now=1 refused=0 ");
+}
+
 static void crowd(void)
 {
     server.limits = (struct http_limits){.connections = 4};
