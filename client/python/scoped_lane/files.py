@@ -66,10 +66,11 @@ class Line:
     def _take(self):
         if self._pid != os.getpid():
             self._idle, self._pid = [], os.getpid()
-        with contextlib.suppress(IndexError):
-            while not (connection := self._idle.pop()).is_quiet():
-                pass
-            return connection
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while True:
+                connection = self._idle.pop()
+                if connection.is_quiet():
+                    return connection
         return None
 
     def _reply(self, connection, method, target):
