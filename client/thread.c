@@ -411,9 +411,10 @@ static bool introduce(const char *name, bool is_daemon, bool records)
     if (is_off() || !client_begin())
         return false;
     client_lock(&guard);
-    bool is_new = !producer_self() && !last_row;
-    bool may = may_come();
-    struct producer *self = may && !producer_self() ? make_producer(name) : producer_self();
+    struct producer *self = producer_self();
+    bool is_new = !self && !last_row, may = may_come();
+    if (may && !self)
+        self = make_producer(name);
     if (may && (records || client->free_slot_count))
         self = thread_register();
     else if (self)
