@@ -1,6 +1,7 @@
 """Edge cases that stand nowhere else. Numbers are those of the shared list of test ideas."""
 
 import re
+import sys
 
 import pytest
 from conftest import PYTHON, RunFile
@@ -307,14 +308,17 @@ print(left() - before)
 
 
 def test_valgrind_finds_no_block_lost_by_more_of_the_same(scripts):
-    """What is lost once, by numpy and the interpreter, is lost once: 1 round and 3 of all of the above lose the same blocks."""
+    """What is lost once, by numpy and the interpreter, is lost once: 1 round and 21 of all of the above lose the same blocks. What CPython
+    3.13 loses of its modules' names is a matter of a few blocks more or less: a block a round would be 20 more."""
     code = PREAMBLE + FUNCTIONS + "".join(ROUNDS.values()) + "\nfor _ in range(int(sys.argv[1])):\n    once()\ngc.collect()\n"
     env = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
     lost = {}
-    for rounds in (1, 3):
+    for rounds in (1, 21):
         words = ["valgrind", "--leak-check=full", f"--log-file={rounds}.log", scripts.python, scripts.write(code), rounds]
         scripts.place.run(scripts.place.lane, "run", "-o", f"{rounds}.h5", "--", *words, deadline=240, **scripts.env | env)
         log = (scripts.path / f"{rounds}.log").read_text()
         lost[rounds] = re.findall(r"(definitely|indirectly) lost: ([\d,]+) bytes in ([\d,]+) blocks", log)
         assert RunFile(scripts.path / f"{rounds}.h5").calls("region", 0) == rounds * 1000
-    assert len(lost[1]) == 2 and lost[1] == lost[3]
+    blocks = {rounds: sum(int(count.replace(",", "")) for _, _, count in kinds) for rounds, kinds in lost.items()}
+    assert len(lost[1]) == len(lost[21]) == 2
+    assert lost[1] == lost[21] or (sys.version_info >= (3, 13) and abs(blocks[21] - blocks[1]) < 20)
