@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "core/unmatched.h"
 
-enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, RANK_LIMIT = 1 << 16,
+enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, PAUSE_LIMIT = 1 << 12, RANK_LIMIT = 1 << 16,
        FOLD_LOOKS = 4096 };
 
 void model_init(struct model *model, uint32_t clock_kind, size_t anchors_kept, uint32_t tasks_kept)
@@ -58,6 +58,7 @@ static void process_free(struct model_process *process)
     free(process->open);
     free(process->ended_open);
     free(process->unmatched);
+    free(process->pauses);
     free(process->paces);
     steps_finish(&process->steps);
     free(process->host);
@@ -715,6 +716,26 @@ bool model_has_ended_open(const struct model_process *process, const struct open
             return true;
     }
     return false;
+}
+
+// ---- pauses
+
+// Beyond the limit the last one is stretched: what is told of pauses is never less than there were.
+bool model_set_paused(struct model_process *process, bool paused, int64_t now_ns)
+{
+    struct model_pause *last = process->pause_count ? &process->pauses[process->pause_count - 1] : NULL;
+    bool is_paused = last && last->end_ns == SL_UNKNOWN;
+    if (paused == is_paused)
+        return false;
+    if (!paused) {
+        last->end_ns = now_ns;
+    } else if (process->pause_count == PAUSE_LIMIT) {
+        last->end_ns = SL_UNKNOWN;
+    } else {
+        process->pauses = alloc_resize(process->pauses, process->pause_count + 1, sizeof *process->pauses);
+        process->pauses[process->pause_count++] = (struct model_pause){now_ns, SL_UNKNOWN};
+    }
+    return true;
 }
 
 // ---- time

@@ -80,6 +80,11 @@ struct model_unmatched {
     uint64_t first, last;  // ticks
 };
 
+// A time in which recording was paused, in monotonic ns; `end_ns` SL_UNKNOWN while it lasts.
+struct model_pause {
+    int64_t begin_ns, end_ns;
+};
+
 struct model_process {
     uint32_t number;  // in the run
     struct process_facts facts;
@@ -117,6 +122,8 @@ struct model_process {
     struct model_unmatched *unmatched;
     uint32_t unmatched_count;
     uint64_t unmatched_others;  // beyond what the list holds
+    struct model_pause *pauses;
+    uint32_t pause_count;
     int64_t file_rank;  // -1 until given
     bool uses_tasks;
 };
@@ -183,6 +190,9 @@ void model_rebase(struct ledger *base, const struct ledger *accounted);
 void model_restore_ledger(struct model_process *process, uint32_t slot, const struct ledger *ledger);
 
 void model_set_open(struct model_process *process, const struct open_facts *open, uint32_t count);
+
+// Recording is paused or resumed. False where it stood like that already.
+bool model_set_paused(struct model_process *process, bool paused, int64_t now_ns);
 
 // Sums over a process's rings.
 struct ledger model_ledger(const struct model_process *process);

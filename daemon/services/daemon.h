@@ -206,6 +206,7 @@ void leftovers_bound(struct daemon *daemon);  // once a minute: removes the olde
 
 // ---- pause.c
 void pause_client(struct client *client, bool paused);
+void pause_note(struct client *client);     // where its part of the run begins
 void pause_adopted(struct client *client);  // has it been paused before it was adopted, or its run?
 void pause_check(struct daemon *daemon);    // each second: lanes that were made meanwhile
 

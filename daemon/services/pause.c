@@ -1,6 +1,7 @@
 // Pausing: processes that record nothing for the time being. A word in the segment says so (proto/lane.h), and each lane's
 // `entries` makes the client look at it at its next call. Lanes that are made at this very moment are caught up with a
 // second later; until then they lose nothing but that second.
+#include "base/clock.h"
 #include "services/daemon.h"
 
 static void settle_lane(struct sl_lane *lane, uint32_t entries)
@@ -26,12 +27,21 @@ static void settle(struct client *client)
     }
 }
 
+// In the spool, so that the run file tells of it.
+void pause_note(struct client *client)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    if (!client->gone && model_set_paused(client->process, client->paused, now_ns))
+        spool_put_paused(&client->run->spool, client->process->number, client->paused, now_ns);
+}
+
 void pause_client(struct client *client, bool paused)
 {
     struct sl_segment *header = segment_header(&client->segment);
     uint32_t control = sl_load_relaxed(&header->control) & ~SL_CONTROL_PAUSED;
     client->paused = paused;
     client->unsettled = true;
+    pause_note(client);
     sl_store_release(&header->control, paused ? control | SL_CONTROL_PAUSED : control);
     settle(client);
 }
@@ -41,6 +51,8 @@ void pause_adopted(struct client *client)
     bool paused = sl_load_relaxed(&segment_header(&client->segment)->control) & SL_CONTROL_PAUSED;  // by a daemon before us
     if (paused || client->run->paused)
         pause_client(client, true);
+    else
+        pause_note(client);  // resumed, and the daemon before us could not say so any more
 }
 
 void pause_check(struct daemon *daemon)

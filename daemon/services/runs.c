@@ -389,6 +389,7 @@ static void move_client(struct client *client, struct run *to)
     client->process->elsewhere_base = before->elsewhere_base;
     model_rebase(&client->process->elsewhere_base, &before->elsewhere);
     spool_put_base(&to->spool, client->process->number, FACTS_ELSEWHERE, 0, SL_RING_FREE, &client->process->elsewhere_base);
+    pause_note(client);
     segment_rewind_strings(&client->segment);
     for (uint32_t i = 0; i < client->thread_rows; i++)
         client->thread_versions[i] = 0;

@@ -407,6 +407,18 @@ static void write_samples(const struct convert_facts *facts, const struct model 
     runwrite_table_end(w);
 }
 
+static void write_pauses(const struct model *model, struct runwrite *w)
+{
+    static const struct run_column columns[] = {{"rank", RUN_INT}, {"begin_ns", RUN_INT}, {"end_ns", RUN_INT}};
+    TABLE(w, "pauses", columns);
+    for (uint32_t i = 0; i < model->process_count; i++) {
+        const struct model_process *process = model->processes[i];
+        for (uint32_t j = 0; j < process->pause_count; j++)
+            runwrite_table_row(w, (union run_value[]){{process->file_rank}, {process->pauses[j].begin_ns}, {process->pauses[j].end_ns}});
+    }
+    runwrite_table_end(w);
+}
+
 void facts_write_tables(const struct convert_facts *facts, struct model *model, struct runwrite *w)
 {
     write_lanes(facts, model, w);
@@ -419,6 +431,7 @@ void facts_write_tables(const struct convert_facts *facts, struct model *model, 
     write_processes(model, w);
     write_clock(facts, w);
     write_samples(facts, model, w);
+    write_pauses(model, w);
 }
 
 // ---- metadata

@@ -281,6 +281,13 @@ static void add_tasks(struct making *making, uint32_t rank)
     }
 }
 
+// NULL: it has no such column, or not of integers.
+static const int64_t *integers(const struct sl_table *table, const char *name)
+{
+    const struct sl_table_column *column = table ? sl_table_column(table, name) : NULL;
+    return column ? column->integers : NULL;
+}
+
 static int add_lost(struct making *making)
 {
     const struct sl_table *table;
@@ -291,6 +298,34 @@ static int add_lost(struct making *making)
     for (size_t row = 0; ranks && counts && ranks->integers && counts->integers && row < table->rows; row++)
         if (making->rank == REPORT_ALL_RANKS || making->rank == ranks->integers[row])
             making->report->lost += (uint64_t)counts->integers[row];
+    return 0;
+}
+
+// Calls that were entered while recording was paused are nowhere, not among the lost either.
+static int add_pauses(struct making *making)
+{
+    const struct sl_table *table;
+    int result = sl_run_table(making->run, "pauses", &table, making->error);
+    const int64_t *ranks = integers(table, "rank"), *begins = integers(table, "begin_ns"), *ends = integers(table, "end_ns");
+    int64_t total_ns = 0, last_ns;
+    size_t pauses = 0;
+    if (result || !ranks || !begins || !ends)
+        return result;
+    if (!sl_run_metadata_int(making->run, "finalize_time_ns", &last_ns))
+        last_ns = INT64_MIN;
+    for (size_t row = 0; row < table->rows; row++) {
+        int64_t end_ns = ends[row] == REPORT_UNKNOWN ? last_ns : ends[row];
+        if (making->rank != REPORT_ALL_RANKS && making->rank != ranks[row])
+            continue;
+        total_ns = wrap_add(total_ns, end_ns > begins[row] ? wrap_subtract(end_ns, begins[row]) : 0);
+        pauses++;
+    }
+    if (pauses) {
+        char text[SL_RUN_ERROR_MAX];
+        snprintf(text, sizeof text, "recording was paused: %zu %s, %.3f s in all; what was entered meanwhile is not in this file", pauses,
+                 pauses == 1 ? "pause of a process" : "pauses of processes", (double)total_ns / 1e9);
+        remark(making->report, text);
+    }
     return 0;
 }
 
@@ -317,13 +352,6 @@ static int compare_to_task(const void *key, const void *row)
 {
     const struct report_task *task = row;
     return compare_places(task->task->rank, task->task->index, key);
-}
-
-// NULL: it has no such column, or not of integers.
-static const int64_t *integers(const struct sl_table *table, const char *name)
-{
-    const struct sl_table_column *column = table ? sl_table_column(table, name) : NULL;
-    return column ? column->integers : NULL;
 }
 
 static int add_thread_facts(struct making *making)
@@ -411,6 +439,8 @@ static int add_lanes(struct making *making)
         result = add_task_facts(making);
     if (result == 0)
         result = add_lost(making);
+    if (result == 0)
+        result = add_pauses(making);
     forget_groups(making);
     if (making->report->group_count)
         qsort(making->report->groups, making->report->group_count, sizeof *making->report->groups, compare_groups);

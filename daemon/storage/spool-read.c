@@ -278,6 +278,15 @@ static void apply_samples(struct cursor *cursor, struct model *model, const stru
         hooks->on_samples(hooks->context, process, samples, count);
 }
 
+static void apply_paused(struct cursor *cursor, struct model *model)
+{
+    uint32_t paused;
+    int64_t now_ns;
+    struct model_process *process = take_process(cursor, model, &paused);
+    if (process && take(cursor, &now_ns, sizeof now_ns))
+        model_set_paused(process, paused != 0, now_ns);
+}
+
 void spool_apply(struct spool_reader *reader, struct model *model, const struct spool_frame *frame, const struct spool_hooks *hooks)
 {
     struct cursor cursor = {frame->payload, frame->length};
@@ -317,6 +326,9 @@ void spool_apply(struct spool_reader *reader, struct model *model, const struct 
         break;
     case SPOOL_BASE:
         apply_base(&cursor, model);
+        break;
+    case SPOOL_PAUSED:
+        apply_paused(&cursor, model);
         break;
     case SPOOL_END:
         take(&cursor, &reader->end_ns, sizeof reader->end_ns);

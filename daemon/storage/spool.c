@@ -176,6 +176,13 @@ void spool_put_samples(struct spool *spool, uint32_t process, const struct sampl
     end(spool, payload);
 }
 
+void spool_put_paused(struct spool *spool, uint32_t process, bool paused, int64_t now_ns)
+{
+    size_t payload = begin_of_process(spool, SPOOL_PAUSED, process, paused);
+    buffer_append(&spool->pending, &now_ns, sizeof now_ns);
+    end(spool, payload);
+}
+
 void spool_put_end(struct spool *spool, int64_t end_ns)
 {
     size_t payload = begin(spool, SPOOL_END);

@@ -35,7 +35,8 @@ enum spool_type {
     SPOOL_SAMPLES = 11,  // process u32, count u32, sample_facts
     SPOOL_DROPPED = 12,  // process u32, slot u32, next u64, calls u64: records passed over because the spool was full
     SPOOL_END = 13,      // monotonic ns i64: the run has ended, nothing follows
-    SPOOL_BASE = 14      // process u32, slot u32, next u64, owner u32, zero u32, ledger: where this file's part of a ring begins
+    SPOOL_BASE = 14,     // process u32, slot u32, next u64, owner u32, zero u32, ledger: where this file's part of a ring begins
+    SPOOL_PAUSED = 15    // process u32, paused u32, monotonic ns i64: from now on it records no call that is entered, or does again
 };
 
 struct spool_run {
@@ -99,6 +100,7 @@ void spool_put_base(struct spool *spool, uint32_t process, uint32_t slot, uint64
 void spool_put_open(struct spool *spool, uint32_t process, const struct open_facts *open, uint32_t count);
 void spool_put_status(struct spool *spool, uint32_t process, const struct process_status *status);
 void spool_put_samples(struct spool *spool, uint32_t process, const struct sample_facts *samples, uint32_t count);
+void spool_put_paused(struct spool *spool, uint32_t process, bool paused, int64_t now_ns);
 void spool_put_end(struct spool *spool, int64_t end_ns);
 
 // ---- reading

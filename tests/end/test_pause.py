@@ -1,5 +1,7 @@
-"""Pause and resume: what is recorded is exact on both sides, and what was open when recording stopped closes properly."""
+"""Pause and resume: what is recorded is exact on both sides, what was open when recording stopped closes properly, and the run file says
+when that was."""
 
+import json
 import random
 import time
 
@@ -42,9 +44,12 @@ def test_calls_of_the_time_between_are_not_recorded_and_those_open_before_are(se
     pid = told.program.pid
     wait_until(lambda: process(service, pid), what="it is known")
     assert process(service, pid)["paused"] is False
+    times = [time.monotonic_ns()]
     service.command("pause", "--pid", pid)
+    times.append(time.monotonic_ns())
     assert process(service, pid)["paused"] is True and "PAUSED" in service.command("ps")
 
+    service.command("pause", "--pid", pid)  # which it is already
     told.do("calls work 100", "enter late", "calls inner 5")
     lane = wait_until(lambda: [row for row in service.rows("lanes") if row["stack"] == ["outer", "late"]], what="the stack is seen")
     assert lane[0]["pid"] == pid
@@ -52,7 +57,9 @@ def test_calls_of_the_time_between_are_not_recorded_and_those_open_before_are(se
     told.do("exit late", "exit outer", "enter late", "enter late too")
     produced(service, pid, 101)
 
+    times.append(time.monotonic_ns())
     service.command("resume", "--pid", pid)
+    times.append(time.monotonic_ns())
     assert process(service, pid)["paused"] is False and "PAUSED" not in service.command("ps")
     told.do("calls inner 7", "exit late too", "next inner", "exit inner", "calls work 10")
     told.ends()
@@ -62,6 +69,12 @@ def test_calls_of_the_time_between_are_not_recorded_and_those_open_before_are(se
     assert (row["produced"], row["stored"], row["lost"], row["unmatched"], row["crossing"]) == (119, 119, 0, 0, 0)
     regions = {row["name"]: row for row in service.rows("regions")}
     assert 0 <= regions["outer"]["self_ns"] <= regions["outer"]["total_ns"]
+    (pause,) = file.table("pauses")
+    assert pause["rank"] == 0 and times[0] <= pause["begin_ns"] <= times[1] and times[2] <= pause["end_ns"] <= times[3]
+    (remark,) = json.loads(service.command("report", "--json", file.path))["remarks"]
+    seconds = f"{(pause['end_ns'] - pause['begin_ns']) / 1e9:.3f}"
+    assert remark == f"recording was paused: 1 pause of a process, {seconds} s in all; what was entered meanwhile is not in this file"
+    assert "recording was paused" in service.run(service.lane, "report", file.path).stderr_text
 
 
 def test_a_rank_is_paused_alone_and_a_run_with_those_that_come(service):
@@ -90,6 +103,13 @@ def test_a_rank_is_paused_alone_and_a_run_with_those_that_come(service):
     produced(service, pid, 3)
     for each in told:
         each.ends()
+    file = RunFile(service.run_file())
+    pauses = {row["rank"]: row for row in file.table("pauses")}
+    assert len(pauses) == len(file.table("pauses")) == 3 and pauses[1]["begin_ns"] < pauses[0]["begin_ns"] < pauses[2]["begin_ns"]
+    assert pauses[1]["end_ns"] > pauses[2]["begin_ns"], "the one pause of rank 1 goes on when its run is paused"
+    for rank, words in ((None, "3 pauses of processes"), (0, "1 pause of a process")):
+        (remark,) = json.loads(service.command("report", "--json", *([] if rank is None else ["--rank", rank]), file.path))["remarks"]
+        assert f"recording was paused: {words}, " in remark
 
 
 def test_it_stays_paused_under_the_next_daemon(service):
@@ -109,6 +129,8 @@ def test_it_stays_paused_under_the_next_daemon(service):
     told.do("calls work 5")
     produced(service, pid, 10)
     told.ends()
+    (pause,) = RunFile(service.run_file()).table("pauses")
+    assert 0 < pause["begin_ns"] < pause["end_ns"]
 
 
 def test_a_run_that_is_finished_goes_on_paused(service):
@@ -128,6 +150,13 @@ def test_a_run_that_is_finished_goes_on_paused(service):
     late.ends()
     first, second = (RunFile(path) for path in service.run_files(2))
     assert {first.calls("work"), second.calls("work")} == {5, 2}
+    if first.calls("work") == 2:
+        first, second = second, first
+    (until_its_end,) = first.table("pauses")
+    assert until_its_end["end_ns"] == -1
+    pauses = second.table("pauses")
+    assert len(pauses) == 2 and all(until_its_end["begin_ns"] < pause["begin_ns"] < pause["end_ns"] for pause in pauses)
+    assert "recording was paused: 1 pause of a process, " in service.run(service.lane, "report", first.path).stderr_text
 
 
 def test_at_any_moment_the_ledger_holds_and_no_exit_goes_astray(service):

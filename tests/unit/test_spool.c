@@ -99,6 +99,10 @@ static void put_everything(void)
     note_end();
     spool_put_samples(&spool, 0, (struct sample_facts[]){{.thread = 0, .state = 'R', .cpu_ns = 123}}, 1);
     note_end();
+    spool_put_paused(&spool, 0, true, 40);
+    note_end();
+    spool_put_paused(&spool, 0, false, 50);
+    note_end();
     spool_put_status(&spool, 0, &(struct process_status){.state = PROCESS_ENDED, .rank = 3, .end_ns = 99});
     note_end();
     spool_put_end(&spool, 55);
@@ -135,7 +139,7 @@ Test(spool, what_is_written_comes_back)
     cr_assert_str_eq(reader.run.boot, "boot");
     cr_assert_str_eq(reader.run.part, "2");
     cr_assert_eq(reader.end_ns, SL_UNKNOWN);
-    cr_assert_eq(apply_all(), 14);
+    cr_assert_eq(apply_all(), 16);
     cr_assert_eq(reader.at, spool.size_bytes);
     cr_assert_eq(reader.end_ns, 55);
     cr_assert_eq(model.process_count, 1);
@@ -155,6 +159,9 @@ Test(spool, what_is_written_comes_back)
     cr_assert_eq(ledger.stored, 5);
     cr_assert_eq(ledger.produced, ledger.stored + model_lost(&ledger));
     cr_assert_eq(process->open_count, 1);
+    cr_assert_eq(process->pause_count, 1);
+    cr_assert_eq(process->pauses[0].begin_ns, 40);
+    cr_assert_eq(process->pauses[0].end_ns, 50);
     cr_assert_eq(process->status.state, PROCESS_ENDED);
     cr_assert_eq(model_time_ns(&model, process, 1000), 5000);
 }
