@@ -104,6 +104,7 @@ struct model_process {
     uint32_t threads_kept;                 // before the oldest chunks of ended threads fold; 0: all
     uint64_t threads_known, threads_folded;
     uint64_t folded_cpu_ns, folded_wait_ns;  // of those that have folded
+    uint64_t told_cpu_ns, told_wait_ns;      // the largest sums over all that were told
     uint32_t thread_fold_next;             // chunk
     uint32_t *living;                      // indices of threads that have begun and not ended
     uint32_t living_count, living_room;
@@ -198,8 +199,9 @@ bool model_set_paused(struct model_process *process, bool paused, int64_t now_ns
 struct ledger model_ledger(const struct model_process *process);
 uint64_t model_lost(const struct ledger *ledger);
 uint64_t model_calls(const struct model_process *process);
-// Sums over a process's threads, added to what is there.
-void model_add_cpu(const struct model_process *process, uint64_t *cpu_ns, uint64_t *wait_ns);
+// Sums over a process's threads, added to what is there. They never go back, though a thread's exact time may be less than a sample that
+// was taken while it already ended.
+void model_add_cpu(struct model_process *process, uint64_t *cpu_ns, uint64_t *wait_ns);
 
 // The region of an id, never NULL.
 struct model_region *model_region(struct model_process *process, uint32_t id);

@@ -155,7 +155,7 @@ static void write_tables(struct metrics *metrics)
     struct ledger ledger = {0};
     uint64_t live = 0, living = 0, tasks = 0, cpu_ns = 0, wait_ns = 0;
     for (uint32_t i = metrics->first; i < metrics->next; i++) {
-        const struct model_process *process = metrics->claimants[i].process;
+        struct model_process *process = metrics->claimants[i].process;
         struct ledger one = model_ledger(process);
         add_ledger(&ledger, &one);
         live += process->status.state <= PROCESS_DEAF;

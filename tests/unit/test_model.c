@@ -356,6 +356,28 @@ Test(model, a_sample_of_a_living_thread_is_a_lower_bound_until_the_exact_time_co
     cr_assert_eq(model_thread(process, 1)->facts.cpu_ns, 400);
 }
 
+Test(model, sums_of_processor_time_never_go_back)
+{
+    struct thread_facts facts = {.index = 1};
+    model_set_thread(process, &facts, "");
+    model_thread(process, 1)->facts.cpu_ns = 500;  // sampled, while it ended
+    model_thread(process, 1)->wait_ns = 70;
+    uint64_t cpu_ns = 1, wait_ns = 1;
+    model_add_cpu(process, &cpu_ns, &wait_ns);
+    cr_assert_eq(cpu_ns, 501);
+    cr_assert_eq(wait_ns, 71);
+    facts = (struct thread_facts){.index = 1, .cpu_ns = 400, .cpu_exact = 1, .start = 1, .end = 2};
+    model_set_thread(process, &facts, "");
+    cpu_ns = wait_ns = 0;
+    model_add_cpu(process, &cpu_ns, &wait_ns);
+    cr_assert_eq(cpu_ns, 500);
+    model_set_thread(process, &(struct thread_facts){.index = 2, .cpu_ns = 300}, "");
+    cpu_ns = wait_ns = 0;
+    model_add_cpu(process, &cpu_ns, &wait_ns);
+    cr_assert_eq(cpu_ns, 700);
+    cr_assert_eq(wait_ns, 70);
+}
+
 Test(model, finished_tasks_beyond_the_cap_are_folded)
 {
     model.tasks_kept = 10;
