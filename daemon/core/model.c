@@ -8,8 +8,8 @@
 #include "base/utf8.h"
 #include "core/unmatched.h"
 
-enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, PAUSE_LIMIT = 1 << 12, RANK_LIMIT = 1 << 16,
-       FOLD_LOOKS = 4096 };
+enum { CHUNK = MODEL_TASK_CHUNK, THREADS_LIMIT = 1 << 22, SLOTS_LIMIT = 1 << 20, OPEN_LIMIT = 1 << 20, PAUSE_LIMIT = 1 << 12,
+       RANK_LIMIT = 1 << 16, FOLD_LOOKS = 4096 };
 
 void model_init(struct model *model, uint32_t clock_kind, size_t anchors_kept, uint32_t tasks_kept)
 {
