@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -64,6 +65,29 @@ static void look_at_clock(struct doctor *doctor)
         doctor_find(doctor, DOCTOR_SLOW, "clock source", NULL,
                     "%s: each call asks the kernel for the time, there is no counter to be had",
                     *current ? current : "not known");
+}
+
+// ---- the scheduler
+
+// Linux groups the tasks of each session (sched_autogroup). Since 6.18 a task that yields forfeits its turn in a way that keeps those of
+// other groups from the processor: seen with 6.18.44, four ranks of Open MPI on two processors, and a daemon that could run and did not
+// for 24 s. Within one group, and without groups, it waited not at all.
+static void look_at_groups(struct doctor *doctor)
+{
+    struct utsname system;
+    unsigned major = 0, minor = 0;
+    char enabled[16];
+    read_line("/proc/sys/kernel/sched_autogroup_enabled", enabled, sizeof enabled);
+    if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)
+        return;
+    bool starves = major > 6 || (major == 6 && minor >= 18);
+    if (strcmp(enabled, "1") == 0 && starves)
+        doctor_find(doctor, DOCTOR_SLOW, "sessions", "sysctl kernel.sched_autogroup_enabled=0",
+                    "Linux %s, grouped by the scheduler: beside programs that yield all the time, as more MPI ranks than processors do, a daemon "
+                    "may get none for seconds, and calls are lost", system.release);
+    else
+        doctor_find(doctor, DOCTOR_OK, "sessions", NULL, "Linux %s, %s", system.release,
+                    strcmp(enabled, "1") == 0 ? "grouped by the scheduler" : "not grouped by the scheduler");
 }
 
 // ---- shared memory
@@ -265,6 +289,7 @@ void doctor_machine(struct doctor *doctor, const char *rundir_option)
     const char *directory = getenv("SCOPED_LANE_SHM_DIR");
     directory = directory && *directory == '/' ? directory : SL_SHM_DIRECTORY;
     look_at_clock(doctor);
+    look_at_groups(doctor);
     doctor_shm(doctor, directory);
     look_at_places(doctor, rundir_option);
     look_at_daemons(doctor, rundir_option);

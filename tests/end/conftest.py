@@ -140,11 +140,12 @@ class Place:
 
     # -- the service
 
-    def serve(self, *options, **env):
-        """Starts scoped-laned here and waits until it says that it is ready."""
+    def serve(self, *options, session=True, **env):
+        """Starts scoped-laned here and waits until it says that it is ready. Beside ranks of MPI that run on and on it needs session=False:
+        they yield all the time, and Linux 6.18 then keeps other sessions from the processor for seconds (doctor says so too)."""
         words = [self.laned, "--rundir", self.rundir, "--output", self.output, *options]
         env = {name: str(value) for name, value in (self.env | env).items()}
-        daemon = Program(self, words, env=env, session=True)  # as services have: the kernel is fair to sessions first
+        daemon = Program(self, words, env=env, session=session)  # as services have: the kernel is fair to sessions first
 
         def ready():
             assert daemon.poll() is None, f"scoped-laned ended with {daemon.returncode}: {daemon.stderr_text}"

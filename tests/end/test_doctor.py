@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,12 @@ def test_of_a_machine_with_a_daemon_it_says_what_is_there(service):
     assert rows["daemon"] == [("ok", f"{service.rundir}: process {service.daemon.pid} of user {os.getuid()} listens", None)]
     source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
     assert source in rows["clock source"][0][1]
+    ((severity, found, advice),) = rows["sessions"]
+    grouped = "sched_autogroup_enabled" in (advice or "")
+    autogroup, release = Path("/proc/sys/kernel/sched_autogroup_enabled"), os.uname().release
+    is_on = autogroup.exists() and autogroup.read_text().strip() == "1"
+    starves = is_on and tuple(map(int, re.findall(r"\d+", release)[:2])) >= (6, 18)
+    assert release in found and (severity, grouped) == (("slow", True) if starves else ("ok", False))
     text = service.command("doctor")
     assert text.splitlines()[0].split() == ["LOOKED", "AT", "FOUND", "TO", "DO"]
     assert service.query("/v1/status")["rows"][0]["refused"] == 0, "to be looked at is no refusal"

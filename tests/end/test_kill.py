@@ -33,18 +33,19 @@ def open_agrees(stored, thread, surplus):
         assert stored[: len(said)] == said and len(stored) <= len(said) + 1, (stored, said)
 
 
-def test_a_rank_killed_in_mid_run_is_whole_up_to_the_kill(service):
-    run = service.start(*service.mpirun(RANKS, service.tallied("heat"), "-n", 240, "-s", 10**7))
+def test_a_rank_killed_in_mid_run_is_whole_up_to_the_kill(place):
+    place.daemon = place.serve(session=False)
+    run = place.start(*place.mpirun(RANKS, place.tallied("heat"), "-n", 240, "-s", 10**7))
 
     def all_under_way():
-        tallies = tally.read_all(service.tallies)
+        tallies = tally.read_all(place.tallies)
         return len(tallies) == RANKS and all(t.calls("step") > 100 for t in tallies.values()) and tallies
 
     victim = wait_until(all_under_way, what="100 steps on each rank")[2]
     os.kill(victim.pid, signal.SIGKILL)
     run.ends(status=None)
     assert run.returncode != 0
-    file, counted = RunFile(service.run_file()), tally.read_all(service.tallies)
+    file, counted = RunFile(place.run_file()), tally.read_all(place.tallies)
     assert counted[2].calls("step") > 100
 
     for rank in range(RANKS):  # mpirun ends the others, at any moment too

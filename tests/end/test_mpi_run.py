@@ -99,11 +99,12 @@ def test_nothing_was_lost_and_each_process_says_so(heat_run):
     assert {row["pid"] for row in rows.values()} == {t.pid for t in counted.values()}
 
 
-def test_ps_and_threads_show_the_ranks_while_they_run(service):
-    run = service.start(*heat(service, service.tallied("heat"), steps=10**7))
+def test_ps_and_threads_show_the_ranks_while_they_run(place):
+    place.daemon = place.serve(session=False)
+    run = place.start(*heat(place, place.tallied("heat"), steps=10**7))
 
     def all_ranks():
-        rows = service.rows("processes")
+        rows = place.rows("processes")
         return len(rows) == RANKS and all(row["calls"] > 0 and row["threads"] == WORKERS + 1 for row in rows) and rows
 
     rows = wait_until(all_ranks, what="4 ranks with calls")
@@ -111,7 +112,7 @@ def test_ps_and_threads_show_the_ranks_while_they_run(service):
     assert {row["state"] for row in rows} == {"live"}
     assert all(row["lost"] == 0 for row in rows)
 
-    threads = service.rows("threads")
+    threads = place.rows("threads")
     assert len(threads) == RANKS * (WORKERS + 1)
     for rank in range(RANKS):
         mine = [row for row in threads if row["rank"] == rank]
@@ -122,16 +123,16 @@ def test_ps_and_threads_show_the_ranks_while_they_run(service):
         assert set(main["stack"]) <= {"scope_profiler.session", "step", "halo", "compute", "allreduce"}
 
     def cpu_seen():
-        return all(row["cpu_ns"] > 0 for row in service.rows("threads"))
+        return all(row["cpu_ns"] > 0 for row in place.rows("threads"))
 
     wait_until(cpu_seen, what="a CPU time of each thread")
-    ps = service.command("ps")
-    assert all(re.search(rf"\b{counted.pid}\b", ps) for counted in tally.read_all(service.tallies).values())
-    assert service.command("threads").count("worker 2") == RANKS
+    ps = place.command("ps")
+    assert all(re.search(rf"\b{counted.pid}\b", ps) for counted in tally.read_all(place.tallies).values())
+    assert place.command("threads").count("worker 2") == RANKS
 
     run.send_signal(signal.SIGTERM)
     run.ends(status=None)
-    wait_until(lambda: "live" not in {row["state"] for row in service.rows("processes")}, what="no rank is live")
+    wait_until(lambda: "live" not in {row["state"] for row in place.rows("processes")}, what="no rank is live")
 
 
 def test_a_finished_run_is_published_by_the_service_in_one_file(service):
