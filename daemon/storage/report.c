@@ -29,7 +29,7 @@ struct making {
     struct group_entry *groups;
 };
 
-static bool is_wanted(const struct making *making, uint32_t rank)
+static bool is_wanted(const struct making *making, int64_t rank)
 {
     return making->rank == REPORT_ALL_RANKS || making->rank == rank;
 }
@@ -294,10 +294,10 @@ static int add_lost(struct making *making)
     int result = sl_run_table(making->run, "loss", &table, making->error);
     if (result || !table)
         return result;
-    const struct sl_table_column *ranks = sl_table_column(table, "rank"), *counts = sl_table_column(table, "count");
-    for (size_t row = 0; ranks && counts && ranks->integers && counts->integers && row < table->rows; row++)
-        if (making->rank == REPORT_ALL_RANKS || making->rank == ranks->integers[row])
-            making->report->lost += (uint64_t)counts->integers[row];
+    const int64_t *ranks = integers(table, "rank"), *counts = integers(table, "count");
+    for (size_t row = 0; ranks && counts && row < table->rows; row++)
+        if (is_wanted(making, ranks[row]))
+            making->report->lost += (uint64_t)counts[row];
     return 0;
 }
 
@@ -315,7 +315,7 @@ static int add_pauses(struct making *making)
         last_ns = INT64_MIN;
     for (size_t row = 0; row < table->rows; row++) {
         int64_t end_ns = ends[row] == REPORT_UNKNOWN ? last_ns : ends[row];
-        if (making->rank != REPORT_ALL_RANKS && making->rank != ranks[row])
+        if (!is_wanted(making, ranks[row]))
             continue;
         total_ns = wrap_add(total_ns, end_ns > begins[row] ? wrap_subtract(end_ns, begins[row]) : 0);
         pauses++;
