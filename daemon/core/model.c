@@ -662,11 +662,6 @@ uint64_t model_calls(const struct model_process *process)
     return calls;
 }
 
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-    return one > other ? one : other;
-}
-
 void model_add_cpu(struct model_process *process, uint64_t *cpu_ns, uint64_t *wait_ns)
 {
     uint64_t cpu = process->folded_cpu_ns, wait = process->folded_wait_ns;
@@ -674,8 +669,10 @@ void model_add_cpu(struct model_process *process, uint64_t *cpu_ns, uint64_t *wa
         cpu += model_find_thread(process, i)->facts.cpu_ns;
         wait += model_find_thread(process, i)->wait_ns;
     }
-    *cpu_ns += process->told_cpu_ns = larger(cpu, process->told_cpu_ns);
-    *wait_ns += process->told_wait_ns = larger(wait, process->told_wait_ns);
+    process->told_cpu_ns = cpu > process->told_cpu_ns ? cpu : process->told_cpu_ns;
+    process->told_wait_ns = wait > process->told_wait_ns ? wait : process->told_wait_ns;
+    *cpu_ns += process->told_cpu_ns;
+    *wait_ns += process->told_wait_ns;
 }
 
 int64_t model_lane(uint32_t thread, uint32_t task)

@@ -61,13 +61,16 @@ static void thin(struct ticks *ticks)
 static void learn(struct ticks *ticks, const struct anchor *anchor)
 {
     double stretch = (double)(anchor->ticks - ticks->base.ticks), now = rate(&ticks->base, anchor), off = READING_NS / stretch;
-    bool first = ticks->count == 1;
     if (!ticks->keep) {
-        if (stretch >= ticks->longest)
-            ticks->longest = stretch, ticks->ns_per_tick = now;
-    } else if (first || now - off > ticks->ns_per_tick || now + off < ticks->ns_per_tick * (1 - RATE_JUMP)) {
-        ticks->ns_per_tick = now > off ? now - off : 0;
+        if (stretch >= ticks->longest) {
+            ticks->longest = stretch;
+            ticks->ns_per_tick = now;
+        }
+        return;
     }
+    bool is_first = ticks->count == 1;
+    if (is_first || now - off > ticks->ns_per_tick || now + off < ticks->ns_per_tick * (1 - RATE_JUMP))
+        ticks->ns_per_tick = now > off ? now - off : 0;
 }
 
 // Further apart than the readings explain.
