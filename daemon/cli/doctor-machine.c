@@ -69,9 +69,9 @@ static void look_at_clock(struct doctor *doctor)
 
 // ---- the scheduler
 
-// Linux groups the tasks of each session (sched_autogroup). Since 6.18 a task that yields forfeits its turn in a way that keeps those of
-// other groups from the processor: seen with 6.18.44, four ranks of Open MPI on two processors, and a daemon that could run and did not
-// for 24 s. Within one group, and without groups, it waited not at all.
+// Linux groups the tasks of each session (sched_autogroup). Seen with 6.18.44, beside four ranks of Open MPI on two processors, which yield
+// all the time: a daemon in a session of its own that could run and did not for 24 s. Within one group, and without groups, it waited not at
+// all. From which version on, and up to which, is not known: later ones are taken for the same.
 static void look_at_groups(struct doctor *doctor)
 {
     struct utsname system;
@@ -80,14 +80,14 @@ static void look_at_groups(struct doctor *doctor)
     read_line("/proc/sys/kernel/sched_autogroup_enabled", enabled, sizeof enabled);
     if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)
         return;
-    bool starves = major > 6 || (major == 6 && minor >= 18);
-    if (strcmp(enabled, "1") == 0 && starves)
+    bool is_grouped = strcmp(enabled, "1") == 0, is_like_6_18 = major > 6 || (major == 6 && minor >= 18);
+    if (is_grouped && is_like_6_18)
         doctor_find(doctor, DOCTOR_SLOW, "sessions", "sysctl kernel.sched_autogroup_enabled=0",
                     "Linux %s, grouped by the scheduler: beside programs that yield all the time, as more MPI ranks than processors do, a daemon "
                     "may get none for seconds, and calls are lost", system.release);
     else
         doctor_find(doctor, DOCTOR_OK, "sessions", NULL, "Linux %s, %s", system.release,
-                    strcmp(enabled, "1") == 0 ? "grouped by the scheduler" : "not grouped by the scheduler");
+                    is_grouped ? "grouped by the scheduler" : "not grouped by the scheduler");
 }
 
 // ---- shared memory
