@@ -559,47 +559,52 @@ static void ask_on(int fd)
     raw_expect(fd, "uid");
 }
 
-Test(http, of_connections_that_are_kept_the_one_that_is_idle_longest_gives_way_and_no_other)
+// As many as a user may have, each answered once, the first of them idle longest.
+enum { KEPT = 16 };
+
+static void keep(int fds[KEPT])
 {
-    enum { COUNT = 16 };
-    int fds[COUNT];
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < KEPT; i++) {
         fds[i] = raw_open();
         ask_on(fds[i]);
     }
-    ask_on(fds[0]);
-    int one_more = raw_open();
-    ask_on(one_more);
-    raw_expect_end(fds[1]);
-    for (int i = 0; i < COUNT; i++)
-        if (i != 1)
-            ask_on(fds[i]);
-    ask_on(one_more);
-    for (int i = 0; i < COUNT; i++)
+}
+
+static void close_kept(const int fds[KEPT], int one_more)
+{
+    for (int i = 0; i < KEPT; i++)
         close(fds[i]);
     close(one_more);
     counts_until("now=1 refused=0 ");
 }
 
+Test(http, of_connections_that_are_kept_the_one_that_is_idle_longest_gives_way_and_no_other)
+{
+    int fds[KEPT];
+    keep(fds);
+    ask_on(fds[0]);
+    int one_more = raw_open();
+    ask_on(one_more);
+    raw_expect_end(fds[1]);
+    for (int i = 0; i < KEPT; i++)
+        if (i != 1)
+            ask_on(fds[i]);
+    ask_on(one_more);
+    close_kept(fds, one_more);
+}
+
 Test(http, a_connection_whose_next_request_has_come_in_part_does_not_give_way)
 {
-    enum { COUNT = 16 };
-    int fds[COUNT];
-    for (int i = 0; i < COUNT; i++) {
-        fds[i] = raw_open();
-        ask_on(fds[i]);
-    }
+    int fds[KEPT];
+    keep(fds);
     cr_assert(raw_send(fds[0], "GET /v1/echo HTTP/1.1\r\nHo"));
-    ask_on(fds[COUNT - 1]);  // when this is answered, that part has been read
+    ask_on(fds[KEPT - 1]);  // when this is answered, that part has been read
     int one_more = raw_open();
     ask_on(one_more);
     raw_expect_end(fds[1]);
     cr_assert(raw_send(fds[0], "st: x\r\n\r\n"));
     raw_expect(fds[0], "uid");
-    for (int i = 0; i < COUNT; i++)
-        close(fds[i]);
-    close(one_more);
-    counts_until("now=1 refused=0 ");
+    close_kept(fds, one_more);
 }
 
 static void crowd(void)

@@ -340,6 +340,25 @@ Test(model, the_latest_snapshot_of_open_calls_is_kept)
     cr_assert_eq(process->open_count, 1);
 }
 
+Test(model, pauses_are_told_once_and_beyond_the_limit_as_one)
+{
+    cr_assert_not(model_set_paused(process, false, 1), "it was not paused");
+    cr_assert(model_set_paused(process, true, 10));
+    cr_assert_not(model_set_paused(process, true, 11));
+    cr_assert_eq(process->pauses[0].end_ns, SL_UNKNOWN);
+    cr_assert(model_set_paused(process, false, 20));
+    cr_assert_not(model_set_paused(process, false, 21));
+    for (int64_t i = 3; i < 20000; i++)
+        cr_assert(model_set_paused(process, i % 2 == 1, i * 10));
+    cr_assert_eq(process->pause_count, 4096);
+    cr_assert_eq(process->pauses[0].begin_ns, 10);
+    cr_assert_eq(process->pauses[0].end_ns, 20);
+    cr_assert_eq(process->pauses[4095].begin_ns, 10 + 4095 * 20);
+    cr_assert_eq(process->pauses[4095].end_ns, SL_UNKNOWN);
+    model_set_paused(process, false, 200000);
+    cr_assert_eq(process->pauses[4095].end_ns, 200000);
+}
+
 // ---- threads and tasks
 
 Test(model, a_sample_of_a_living_thread_is_a_lower_bound_until_the_exact_time_comes)
@@ -532,25 +551,6 @@ static void expect_ranks(const int64_t *expected, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         cr_expect_eq(model.processes[i + 1]->file_rank, expected[i], "process %u has rank %ld, not %ld", i,
                      (long)model.processes[i + 1]->file_rank, (long)expected[i]);
-}
-
-Test(model, pauses_are_told_once_and_beyond_the_limit_as_one)
-{
-    cr_assert_not(model_set_paused(process, false, 1), "it was not paused");
-    cr_assert(model_set_paused(process, true, 10));
-    cr_assert_not(model_set_paused(process, true, 11));
-    cr_assert_eq(process->pauses[0].end_ns, SL_UNKNOWN);
-    cr_assert(model_set_paused(process, false, 20));
-    cr_assert_not(model_set_paused(process, false, 21));
-    for (int64_t i = 3; i < 20000; i++)
-        cr_assert(model_set_paused(process, i % 2 == 1, i * 10));
-    cr_assert_eq(process->pause_count, 4096);
-    cr_assert_eq(process->pauses[0].begin_ns, 10);
-    cr_assert_eq(process->pauses[0].end_ns, 20);
-    cr_assert_eq(process->pauses[4095].begin_ns, 10 + 4095 * 20);
-    cr_assert_eq(process->pauses[4095].end_ns, SL_UNKNOWN);
-    model_set_paused(process, false, 200000);
-    cr_assert_eq(process->pauses[4095].end_ns, 200000);
 }
 
 Test(model, claims_are_granted)
