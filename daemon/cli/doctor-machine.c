@@ -84,7 +84,7 @@ static void look_at_groups(struct doctor *doctor)
     if (is_grouped && is_like_6_18)
         doctor_find(doctor, DOCTOR_SLOW, "sessions", "sysctl kernel.sched_autogroup_enabled=0",
                     "Linux %s, grouped by the scheduler: beside programs that yield all the time, as more MPI ranks than processors do, a daemon "
-                    "may get none for seconds, and calls are lost", system.release);
+                    "of another session may get none for seconds, and calls are lost", system.release);
     else
         doctor_find(doctor, DOCTOR_OK, "sessions", NULL, "Linux %s, %s", system.release,
                     is_grouped ? "grouped by the scheduler" : "not grouped by the scheduler");

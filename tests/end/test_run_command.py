@@ -41,6 +41,26 @@ def test_run_tells_the_daemon_how_its_command_ended_where_it_was_too_late_to_see
     assert (row["pid"], row["state"], row["exit_status"], row["stored"]) == (pid, state, -number if number else 0, 5)
 
 
+@pytest.mark.parametrize("may", [True, False], ids=["may raise priorities", "may not"])
+def test_the_recorder_is_ahead_of_the_command_and_ctrl_c_does_not_reach_it(place, may):
+    """By its priority, which what it starts has not; else by a session of its own."""
+    if may and os.geteuid() != 0:
+        pytest.skip("only root may raise priorities")
+    limits = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 and not may else []
+    words = [place.lane, "run", "-o", "run.h5", "--", place.api("pairs"), "-n", 5, "-w", "work"]
+    run = place.start(*limits, *words, stdin=-1)
+    wait_until(lambda: run.stdout_text.endswith("\n"), what="pairs has made its calls")
+    (recorder,) = [pid for pid in place.processes() if os.readlink(f"/proc/{pid}/exe").endswith("/scoped-laned")]
+    assert os.getpgid(recorder) == recorder != os.getpgid(run.pid)
+    ahead = os.getpriority(os.PRIO_PROCESS, run.pid) - os.getpriority(os.PRIO_PROCESS, recorder)
+    falls_back = bool(os.sched_getscheduler(recorder) & os.SCHED_RESET_ON_FORK)
+    shares_session = os.getsid(recorder) == os.getsid(run.pid)
+    assert (ahead, falls_back, shares_session) == ((10, True, True) if may else (0, False, False))
+    run.stdin.close()
+    run.ends()
+    assert RunFile(place.path / "run.h5").calls("work", 0) == 5
+
+
 def test_run_without_a_name_makes_scoped_lane_h5_and_says_where(place):
     run = place.run(place.lane, "run", place.api("pairs"), "-n", 12, "work")
     assert RunFile(place.path / "scoped-lane.h5").calls("work", 0) == 12
