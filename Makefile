@@ -28,11 +28,10 @@ packages := libuv libmicrohttpd jansson libcurl smartcols inih zlib ncursesw hdf
 # Examples and tests' programs that are MPI programs; the others are compiled with CC.
 mpi_programs := heat tasks_mpi
 
-# What `make check` does: first what records at full speed, then the others, two at a time. Each is a target of its own.
-alone     := end-alone
-computing := python-tests end-beside
-others    := asan fuzz unit scripts tsan
-stages    := $(alone) $(computing) $(others)
+# What `make check` does: first what records at full speed, then the others, two at a time, the longest first. Each is a target of its own.
+alone  := end-alone
+others := end-beside asan python-tests unit fuzz scripts tsan
+stages := $(alone) $(others)
 
 variant  := $(or $(SAN),release)
 O        := obj/$(variant)
@@ -242,7 +241,7 @@ run-demo: all examples
 	@SL_BUILD=$(O) docs/demo.sh
 
 run-check: programs $(unit_programs) $(property_programs)
-	+@.ci/stages '$(MAKE)' $(O)/check '$(alone)' '$(computing)' '$(others)'
+	+@.ci/stages '$(MAKE)' $(O)/check '$(alone)' '$(others)'
 
 run-bench: all $(bench_programs)
 	@for b in $(bench_programs); do $(O)/bin/scoped-lane run -o $$b.h5 -- $$b || exit 1; done

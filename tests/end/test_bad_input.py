@@ -12,6 +12,8 @@ import pytest
 from conftest import ROOT, SHM, wait_until
 from runfile import RunFile
 
+pytestmark = pytest.mark.beside
+
 REFERENCE = ROOT / "tests" / "reference" / "threads.h5"
 
 

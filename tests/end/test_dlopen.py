@@ -2,8 +2,11 @@
 
 import subprocess
 
+import pytest
 from conftest import BUILD, ROOT, wait_until
 from runfile import RunFile
+
+pytestmark = pytest.mark.beside
 
 LIBRARY = BUILD / "lib" / "libscoped_lane.so"
 

@@ -15,6 +15,8 @@ from conftest import BUILD, ROOT, wait_until
 from test_pause import Told, process
 from test_starved import in_shm_of
 
+pytestmark = pytest.mark.beside
+
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import wait_until
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def shm(place):

@@ -51,6 +51,7 @@ def test_run_inside_mpirun_leaves_one_file_with_the_same_counts(place):
         agrees(file, rank, counted[rank])
 
 
+@pytest.mark.beside
 def test_scope_profiler_accepts_the_file(heat_run):
     accept(heat_run[0].path / "heat.h5", drawing=True)
 

@@ -7,6 +7,8 @@ import pytest
 from conftest import wait_until
 from runfile import RunFile
 
+pytestmark = pytest.mark.beside
+
 
 def test_run_passes_the_exit_status_on(place):
     place.run(place.lane, "run", "--", "sh", "-c", "exit 3", status=3)

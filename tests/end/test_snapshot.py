@@ -1,8 +1,11 @@
 """The file now, while the program runs on: snapshot; and the end of a run at will: finish."""
 
+import pytest
 from conftest import wait_until
 from runfile import RunFile, accept
 from test_restart import end, waiting_pairs
+
+pytestmark = pytest.mark.beside
 
 
 def test_a_snapshot_is_a_whole_file_and_the_run_goes_on(service):

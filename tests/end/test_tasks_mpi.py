@@ -54,6 +54,7 @@ def tasks_run(tmp_path_factory):
         yield place, RunFile(place.run_file(60)), read_counts(place.tallies), rows, table
 
 
+@pytest.mark.beside
 def test_scope_profiler_accepts_the_file(tasks_run):
     accept(tasks_run[1].path)
 

@@ -18,7 +18,7 @@ import spoolfile
 from conftest import BUILD, Program, wait_until
 from runfile import RunFile
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, and a second user")
+pytestmark = [pytest.mark.beside, pytest.mark.skipif(os.getuid() != 0, reason="needs root, and a second user")]
 
 UID = 54321  # nobody's
 TABLES = ["runs", "processes", "threads", "tasks", "regions", "regions?ranks", "lanes", "where", "where?idle", "stuck?after=0", "loss",
