@@ -40,7 +40,7 @@ def switching(seconds=2.0):
     return best
 
 
-def looked_at(seconds=32.0):
+def looked_at(seconds=64.0):
     """A thousand greenlets that switch as fast as they can: for each tenth of a second begin, end, switches and processor time."""
     from greenlet import getcurrent, greenlet
 
@@ -124,7 +124,7 @@ def poll(place, period, phase, looking, looks, is_over):
 
 def rates(turns, tenths):
     """For each turn whether clients looked, switches per second of the clock, and of the program's processor time."""
-    for first, last, on in turns:
+    for first, last, on, _ in turns:
         inside = [tenth for tenth in tenths if first <= tenth[0] and tenth[1] <= last]
         switches = sum(count for _, _, count, _ in inside)
         if switches:
@@ -132,8 +132,8 @@ def rates(turns, tenths):
 
 
 def pollers(apart, period):
-    """The same program with clients and without, in turns of a second: one with is compared with those before and after it, since the
-    machine is faster in one half minute than in the next."""
+    """The same program with clients and without, in turns of a look of each client at least: one with is compared with those before and
+    after it, since the machine is faster in one half minute than in the next."""
     turns, looks, looking = [], [], threading.Event()
 
     def look(place, is_over):
@@ -144,9 +144,9 @@ def pollers(apart, period):
         while not is_over():
             (looking.clear if looking.is_set() else looking.set)()
             time.sleep(0.2)  # for what is under way
-            begun = time.perf_counter()
-            time.sleep(1)
-            turns.append((begun, time.perf_counter(), looking.is_set()))
+            begun, taken = time.perf_counter(), time.process_time()
+            time.sleep(max(period, 0.3))
+            turns.append((begun, time.perf_counter(), looking.is_set(), time.process_time() - taken))
         for client in clients:
             client.join()
 
@@ -158,11 +158,13 @@ def pollers(apart, period):
         [200 * with_them[i] / (before[i] + after[i]) for before, with_them, after in zip(found, found[1:], found[2:]) if with_them[0]]
         for i in (1, 2)
     ]
+    looked = [(last - first, taken) for first, last, on, taken in turns if on]
+    of_processor = sum(taken for _, taken in looked) / sum(length for length, _ in looked)
     told = [f"{half:.1f} % ({low:.1f} to {high:.1f})" for low, half, high in map(statistics.quantiles, shares)]
     print(
         f"switches of {LANES} greenlets with {POLLERS} pollers every {period} s, {'a processor of its own' if apart else 'processors shared'}: "
         f"{told[0]} of those with none by the clock, {told[1]} by the program's processor time, medians (and quarters) of {len(shares[0])} turns; "
-        f"{len(looks)} looks"
+        f"{len(looks)} looks, for which the clients took {of_processor:.2f} processors"
     )
 
 
