@@ -195,13 +195,14 @@ class Place:
 
     # -- the end
 
-    def processes(self):
-        """Pids of everything that still runs with this test's mark."""
+    def processes(self, program=None):
+        """Pids of everything that still runs with this test's mark; of a program: its file's name."""
         mark, found = f"{MARK}={self.mark}".encode(), []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    marked = mark in (entry / "environ").read_bytes().split(b"\0")
+                    if marked and (program is None or os.path.basename(os.readlink(entry / "exe")) == program):
                         found.append(int(entry.name))
                 except OSError:
                     pass

@@ -53,7 +53,7 @@ def test_calls_made_while_no_daemon_was_there_are_in_the_file(service):
 def test_run_starts_its_private_daemon_again_and_its_file_is_whole(place):
     run = place.start(place.lane, "run", "-o", "run.h5", "--", place.api("pairs"), "-n", 700, "-w", "work", stdin=-1)
     wait_until(lambda: "700" in run.stdout_text, what="the calls are made")
-    daemons = [pid for pid in place.processes() if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "scoped-laned"]
+    daemons = place.processes("scoped-laned")
     assert len(daemons) == 1
     os.kill(daemons[0], signal.SIGKILL)
     run.stdin.close()

@@ -50,7 +50,7 @@ def test_the_file_is_as_it_was_asked_for_when_its_daemon_was_killed_meanwhile(pl
     words = [place.lane, "run", "--schema", 3, "--compress", "-o", "run.h5", "--", place.api("pairs"), "-n", CALLS, "-w", "work"]
     run = place.start(*words, stdin=-1)
     wait_until(lambda: str(CALLS) in run.stdout_text, what="the calls are made")
-    (daemon,) = [pid for pid in place.processes() if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "scoped-laned"]
+    (daemon,) = place.processes("scoped-laned")
     os.kill(daemon, signal.SIGKILL)
     run.stdin.close()
     run.ends()
